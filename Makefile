@@ -1,0 +1,61 @@
+# Staff's and CI's commands; `make help` lists them. (What students get is student/Makefile.)
+
+PYTHON ?= python3
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+JOBS   ?= 2
+WHO    ?= student
+TIER   ?= auto
+OUT    ?= build
+
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo verify prove test stubs lint format handin score new-term clean
+
+help:                   ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/installed: requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}: try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --requirement requirements.lock
+	@touch $@
+
+env: $(VENV)/installed  ## the environment, in .venv
+	@command -v bwrap > /dev/null || echo "note: bubblewrap is not installed; hand-ins are shut in less strictly (Debian: apt-get install bubblewrap)"
+
+demo: env               ## pack the staff solution as a hand-in, score it, show the table
+	$(PY) handin.py --overlay staff:student:. --results staff/results/a1 --student staff --output $(OUT)/demo
+	$(PY) grader/score.py "$$(ls -t $(OUT)/demo/*.tar.gz | head -n 1)" -o $(OUT)/demo/results.json --tier virtual
+
+verify: env lint        ## all of the project's own tests
+	$(PY) -m pytest -n $(JOBS) --dist worksteal -q
+
+prove: env              ## every wrong and every right solution on every exercise
+	$(PY) -m grader.proof --all-exercises --jobs $(JOBS)
+
+test: env               ## a suite as students see it: WHO=student|staff|FOLDER TIER=virtual|cuda C=3 E=2
+	@$(PY) -m pytest grader/public -q -rN --no-header --tb=short --who "$(WHO)" --tier $(TIER) \
+		--coding "$(C)" --experiment "$(E)"
+
+stubs: env              ## make student/ stubs anew from staff/
+	$(PY) staff/tools/stubs.py
+
+lint: env
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) staff/tools/stubs.py --check
+
+format: env             ## put the sources into ruff's form
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+score: env              ## score one hand-in: HANDIN=FILE.tar.gz [OUT=build]
+	$(PY) grader/score.py "$(HANDIN)" -o $(OUT)/results.json
+
+new-term: env           ## draw a new secret for the hidden suite: TERM=fall27
+	$(PY) staff/tools/new_term.py "$(TERM)"
+
+clean:
+	rm -rf $(OUT) .pytest_cache .ruff_cache

@@ -1,0 +1,301 @@
+"""The judge's side of the solver: starts it, asks it, bounds it, and ends whatever it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from shared.assignment import Limits, assignment
+
+from ..solver import frames
+from ..suite import wire
+from ..suite.backend import Problem, Reply, find_broken_files, reply_of
+from ..suite.observe import Request
+from .contain import Rung, environment
+
+ENDED = "ended the Python process"
+START_S = 120  # importing torch on a cold and busy disk
+SWEEP_S = 10  # killing a process that holds gigabytes takes the kernel a while
+WATCH_S = 0.05  # how often memory and the number of processes are looked at
+
+
+class SolverFault(RuntimeError):
+    """The solver could not be started: a fault of the grader or the machine, not the hand-in."""
+
+
+@dataclass
+class Solver:
+    """Runs probes beside a hand-in in processes that are shut in. A context manager.
+
+    staged: the folder made by `stage.lay_out`. `use` says which hand-in is meant.
+    """
+
+    staged: Path
+    tier: str
+    rung: Rung
+    limits: Limits
+    handin: Path = Path()  # the five files, below `staged`
+    results: Path = Path()  # the handed-in artifacts; the solver does not see them
+    broken: dict[str, Problem] = field(default_factory=dict)
+    restarts: int = 0
+
+    def __enter__(self) -> Solver:
+        self._start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stop()
+
+    def use(self, handin: Path, results: Path) -> None:
+        """From now on, probes run beside the hand-in in these folders."""
+        self.handin, self.results, self.broken = handin, results, {}
+        present = {f for f in assignment().files if (handin / f).is_file()}
+        find_broken_files(
+            self,
+            lambda: self.observe("imports.every_file", {}, self.limits.import_s),
+            present,
+        )
+
+    def observe(self, probe: str, args: dict, limit_s: float | None = None) -> Reply:
+        """Runs one probe in a fresh process and returns what became of it."""
+        folders = [str(self.handin)]
+        request = Request(probe, args, self.tier, folders, list(self.broken)).encoded()
+        ours, theirs = socket.socketpair()
+        with ours, _Output() as out, _Output() as err:
+            try:
+                with theirs:
+                    fds = [theirs.fileno(), out.write_fd, err.write_fd]
+                    self._fork(fds)
+                out.close_write(), err.close_write()
+                watch = _Watch(self._zygote, self.limits, limit_s or self.limits.test_s)
+                reply = _converse(ours, request, (out, err), watch)
+                if reply.ended == ENDED:
+                    reply = dataclasses.replace(reply, ended=ENDED + self._how_it_ended())
+            finally:
+                self._sweep()
+            out.drain(), err.drain()
+        printed = (out.text + err.text)[: self.limits.printed_bytes]
+        return dataclasses.replace(reply, printed=printed)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        released = str(self.staged / "released")
+        start = (
+            f"import sys; sys.path.insert(0, {released!r}); "
+            f"from grade.solver.zygote import main; main({theirs.fileno()})"
+        )
+        command = self.rung.wrap(
+            [sys.executable, "-P", "-s", "-c", start], self.staged, self.tier == "cuda"
+        )
+        self._process = subprocess.Popen(
+            command,
+            env=environment(),
+            cwd="/",
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        theirs.close()
+        self._control = ours
+        ours.settimeout(START_S)
+        try:
+            ready = ours.recv(16)
+        except TimeoutError:
+            ready = b""
+        if ready != b"ready":
+            self._process.kill()
+            said = self._process.communicate()[1].decode(errors="replace")[-4000:]
+            raise SolverFault(f"the solver did not start ({self.rung.name}):\n{said}")
+        self._process.stderr.close()
+        self._zygote = _innermost(self._process.pid)
+
+    def _stop(self) -> None:
+        self._control.close()
+        with contextlib.suppress(psutil.Error):
+            self._sweep()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _fork(self, fds: list[int]) -> None:
+        """Has the zygote fork a child on `fds`; a zygote that does not answer is replaced."""
+        for attempt in (1, 2):
+            try:
+                socket.send_fds(self._control, [b"fork"], fds)
+                if self._control.recv(16):
+                    return
+            except (OSError, TimeoutError):
+                pass
+            if attempt == 1:
+                self.restarts += 1
+                self._stop()
+                self._start()
+        raise SolverFault("the solver's zygote does not fork")
+
+    def _how_it_ended(self) -> str:
+        try:
+            self._control.send(b"status")
+            status = int(self._control.recv(16) or b"0")
+        except (OSError, ValueError):
+            return ""
+        if status < 0:
+            return f" with signal {signal.Signals(-status).name}"
+        return f" with exit status {status}"
+
+    def _sweep(self) -> None:
+        """Kills everything below the zygote: stopped first, so that nothing escapes by forking."""
+        end = time.monotonic() + SWEEP_S
+        while time.monotonic() < end:
+            try:
+                left = self._zygote.children(recursive=True)
+            except psutil.NoSuchProcess:
+                return
+            # A zombie is over; the zygote reaps it before the next fork.
+            left = [p for p in left if _status(p) != psutil.STATUS_ZOMBIE]
+            if not left:
+                return
+            for send in ("suspend", "kill"):
+                for process in left:
+                    with contextlib.suppress(psutil.Error):
+                        getattr(process, send)()
+            time.sleep(0.002)
+        raise SolverFault(f"{len(left)} processes of a hand-in cannot be killed")
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return process.status()
+    except psutil.Error:
+        return psutil.STATUS_ZOMBIE
+
+
+def _innermost(pid: int) -> psutil.Process:
+    """The zygote itself below whatever wrapped it: the last of a chain of only children."""
+    process = psutil.Process(pid)
+    while children := process.children():
+        process = children[0]
+    return process
+
+
+@dataclass
+class _Watch:
+    """The caps on one probe, as seen from outside."""
+
+    zygote: psutil.Process
+    limits: Limits
+    limit_s: float
+
+    def __post_init__(self):
+        self._end = time.monotonic() + self.limit_s
+
+    def exceeded(self) -> str:
+        """What was exceeded, in words that follow "the code under test"; or nothing."""
+        if time.monotonic() > self._end:
+            return f"took longer than {self.limit_s:g} s"
+        try:
+            processes = self.zygote.children(recursive=True)
+        except psutil.NoSuchProcess:
+            return "ended the process that tests it"
+        if len(processes) > self.limits.processes:
+            return f"had more than {self.limits.processes} processes"
+        resident = 0
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                resident += process.memory_info().rss
+        if resident > self.limits.resident_mib << 20:
+            return f"used more than {self.limits.resident_mib} MiB of memory"
+        return ""
+
+
+class _Output:
+    """What a probe's process prints, kept up to a bound and never waited for."""
+
+    KEEP = 1 << 20
+
+    def __init__(self):
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+        self._kept = bytearray()
+        self.ended = False  # everybody who could write has closed it
+        self._writing = True
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close_write()
+        os.close(self.read_fd)
+
+    def close_write(self) -> None:
+        if self._writing:
+            os.close(self.write_fd)
+            self._writing = False
+
+    def drain(self) -> None:
+        """Reads what there is, a bounded number of times: a flood must not hold the judge."""
+        for _ in range(64):
+            try:
+                data = os.read(self.read_fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self.ended = True
+                return
+            if len(self._kept) < self.KEEP:
+                self._kept += data[: self.KEEP - len(self._kept)]
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")
+
+
+def _converse(sock: socket.socket, request: bytes, outputs, watch: _Watch) -> Reply:
+    """Sends the request, and reads until the reply, the end of the process, or a cap."""
+    sock.setblocking(False)
+    to_send = memoryview(frames.message(frames.REQUEST, request))
+    reader = frames.Reader()
+    executing: tuple[str, ...] = ()
+    while True:
+        readers = [sock, *(o.read_fd for o in outputs if not o.ended)]
+        ready, writable, _ = select.select(readers, [sock] if to_send else [], [], WATCH_S)
+        for output in outputs:
+            output.drain()
+        if exceeded := watch.exceeded():
+            return Reply(ended=exceeded, executing=executing)
+        try:
+            if writable and to_send:
+                to_send = to_send[sock.send(to_send) :]
+            if sock not in ready:
+                continue
+            data = sock.recv(1 << 20)
+            if not data:
+                return Reply(ended=ENDED, executing=executing)
+            for kind, body in reader.feed(data):
+                if kind == frames.REPLY:
+                    return reply_of(body)
+                executing = tuple(str(f)[:200] for f in _files(body))
+        except BlockingIOError:
+            continue
+        except ConnectionError:
+            return Reply(ended=ENDED, executing=executing)
+        except wire.WireError as error:
+            return Reply(ended=f"answered with something unreadable ({error})")
+
+
+def _files(body: bytes) -> list:
+    told = wire.decode(body)
+    return told if type(told) is list else []

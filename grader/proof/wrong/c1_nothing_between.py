@@ -1,0 +1,22 @@
+"""Records both events after the call.
+
+exercise: C1
+caught by: C1.1
+says: no work between the two events
+"""
+
+
+# file: olmoe/prof.py
+def cuda_time(fn, warmup=3, repeats=10):
+    for _ in range(warmup):
+        fn()
+    pairs = []
+    for _ in range(repeats):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        fn()
+        start.record()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in pairs]

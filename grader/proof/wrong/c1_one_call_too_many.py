@@ -1,0 +1,23 @@
+"""Makes one more call before the warm-up, to compile things.
+
+exercise: C1
+caught by: C1.2
+says: one call too many
+"""
+
+
+# file: olmoe/prof.py
+def cuda_time(fn, warmup=3, repeats=10):
+    fn()
+    for _ in range(warmup):
+        fn()
+    pairs = []
+    for _ in range(repeats):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        fn()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in pairs]

@@ -1,0 +1,22 @@
+"""Prints the times and returns nothing.
+
+exercise: C1
+caught by: C1.1
+says: cuda_time returned None
+"""
+
+
+# file: olmoe/prof.py
+def cuda_time(fn, warmup=3, repeats=10):
+    for _ in range(warmup):
+        fn()
+    pairs = []
+    for _ in range(repeats):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        fn()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    print([start.elapsed_time(end) for start, end in pairs])

@@ -1,0 +1,22 @@
+"""Returns seconds.
+
+exercise: C1
+caught by: C1.1
+says: these times are in seconds
+"""
+
+
+# file: olmoe/prof.py
+def cuda_time(fn, warmup=3, repeats=10):
+    for _ in range(warmup):
+        fn()
+    pairs = []
+    for _ in range(repeats):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        fn()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) / 1000 for start, end in pairs]

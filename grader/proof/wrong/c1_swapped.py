@@ -1,0 +1,22 @@
+"""Asks the end event for the time to the start event.
+
+exercise: C1
+caught by: C1.1
+says: the two are the wrong way round
+"""
+
+
+# file: olmoe/prof.py
+def cuda_time(fn, warmup=3, repeats=10):
+    for _ in range(warmup):
+        fn()
+    pairs = []
+    for _ in range(repeats):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        fn()
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return [end.elapsed_time(start) for start, end in pairs]

@@ -1,0 +1,28 @@
+"""What it returns removes nothing.
+
+exercise: C4
+caught by: C4.3
+says: keep the handle of every hook
+"""
+
+
+# file: olmoe/prof.py
+def annotate(model):
+    handles = []
+    for path, module in model.named_modules():
+        if not path:
+            continue
+
+        def before(module, args, path=path):
+            range_push(path)
+
+        def after(module, args, output):
+            range_pop()
+
+        handles.append(module.register_forward_pre_hook(before))
+        handles.append(module.register_forward_hook(after, always_call=True))
+
+    def remove():
+        handles.clear()
+
+    return remove

@@ -1,0 +1,29 @@
+"""Every hook sees the loop variable's last value.
+
+exercise: C4
+caught by: C4.1
+says: every range has the same name
+"""
+
+
+# file: olmoe/prof.py
+def annotate(model):
+    handles = []
+    for path, module in model.named_modules():
+        if not path:
+            continue
+
+        def before(module, args):
+            range_push(path)
+
+        def after(module, args, output):
+            range_pop()
+
+        handles.append(module.register_forward_pre_hook(before))
+        handles.append(module.register_forward_hook(after, always_call=True))
+
+    def remove():
+        for handle in handles:
+            handle.remove()
+
+    return remove

@@ -1,0 +1,27 @@
+"""Gives the model itself a range without a name.
+
+exercise: C4
+caught by: C4.1
+says: the model itself has a range
+"""
+
+
+# file: olmoe/prof.py
+def annotate(model):
+    handles = []
+    for path, module in model.named_modules():
+
+        def before(module, args, path=path):
+            range_push(path)
+
+        def after(module, args, output):
+            range_pop()
+
+        handles.append(module.register_forward_pre_hook(before))
+        handles.append(module.register_forward_hook(after, always_call=True))
+
+    def remove():
+        for handle in handles:
+            handle.remove()
+
+    return remove

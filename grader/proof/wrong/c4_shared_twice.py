@@ -1,0 +1,29 @@
+"""Goes down by hand, and annotates a shared module once for each of its paths.
+
+exercise: C4
+caught by: C4.1
+says: a module that is at two paths
+"""
+
+
+# file: olmoe/prof.py
+def annotate(model):
+    handles = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        if not path:
+            continue
+
+        def before(module, args, path=path):
+            range_push(path)
+
+        def after(module, args, output):
+            range_pop()
+
+        handles.append(module.register_forward_pre_hook(before))
+        handles.append(module.register_forward_hook(after, always_call=True))
+
+    def remove():
+        for handle in handles:
+            handle.remove()
+
+    return remove

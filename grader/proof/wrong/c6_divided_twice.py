@@ -1,0 +1,22 @@
+"""Divides by the global count, and then by the number of micro batches as well.
+
+exercise: C6
+caught by: C6.1
+says: once too often
+"""
+# file: olmoe/train.py
+def accumulated_step(model, optimizer, micro_batches, recompute=False):
+    count = sum(m.n_targets for m in micro_batches)
+    total = 0.0
+    optimizer.zero_grad()
+    for m in micro_batches:
+        with nvtx_range("forward"):
+            loss = lm_loss(model(m.tokens, m.seqs, recompute=recompute), m.targets, count)
+            loss = loss / len(micro_batches)
+        with nvtx_range("backward"):
+            loss.backward()
+        total = total + loss.detach()
+    with nvtx_range("optimizer"):
+        optimizer.step()
+    optimizer.zero_grad()
+    return total

@@ -1,0 +1,19 @@
+"""Returns the loss of the last micro batch.
+
+exercise: C6
+caught by: C6.4
+says: the last micro batch alone
+"""
+# file: olmoe/train.py
+def accumulated_step(model, optimizer, micro_batches, recompute=False):
+    count = sum(m.n_targets for m in micro_batches)
+    optimizer.zero_grad()
+    for m in micro_batches:
+        with nvtx_range("forward"):
+            loss = lm_loss(model(m.tokens, m.seqs, recompute=recompute), m.targets, count)
+        with nvtx_range("backward"):
+            loss.backward()
+    with nvtx_range("optimizer"):
+        optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()

@@ -1,0 +1,21 @@
+"""Takes the mean of each micro batch, and then the mean of those.
+
+exercise: C6
+caught by: C6.1
+says: divided by its own number of trainable tokens
+"""
+# file: olmoe/train.py
+def accumulated_step(model, optimizer, micro_batches, recompute=False):
+    total = 0.0
+    optimizer.zero_grad()
+    for m in micro_batches:
+        with nvtx_range("forward"):
+            loss = lm_loss(model(m.tokens, m.seqs, recompute=recompute), m.targets, m.n_targets)
+            loss = loss / len(micro_batches)
+        with nvtx_range("backward"):
+            loss.backward()
+        total = total + loss.detach()
+    with nvtx_range("optimizer"):
+        optimizer.step()
+    optimizer.zero_grad()
+    return total

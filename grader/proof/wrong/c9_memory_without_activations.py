@@ -1,0 +1,12 @@
+"""Takes the training state for the peak.
+
+exercise: C9
+caught by: C9.3
+says: outside: 0 too high
+points: 10
+"""
+# file: a1/perfmodel.py
+
+
+def predict_peak_gib(cfg, micro_batch_size, seqlen, recompute=False):
+    return state_bytes(cfg) / 2**30

@@ -1,0 +1,119 @@
+"""The solver's zygote: has torch and the probes loaded, runs no hand-in code, forks per probe.
+
+The judge sends, over the control socket, three descriptors per probe: a data socket, and where
+the child's output goes. The request itself travels over the data socket and is read by the child
+alone, so that this process never sees an argument of a hidden test. The judge kills whatever a
+probe leaves behind; this process only forks and reaps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import pkgutil
+import resource
+import signal
+import socket
+import sys
+import time
+
+from . import frames
+
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+
+def main(control_fd: int) -> None:
+    """Serves until the judge closes the control socket."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans stay below us, where they are found
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # else a child can write /proc/PID/mem of this process
+    control = socket.socket(fileno=control_fd)
+    _preload()
+    control.send(b"ready")
+    pid = 0
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 16, 3)
+        if not message:
+            os._exit(0)
+        if message == b"status":
+            control.send(str(_exit_status(pid)).encode())
+            continue
+        _reap()
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _child(*fds)
+        for fd in fds:
+            os.close(fd)
+        control.send(b"forked")
+
+
+def _preload() -> None:
+    """Everything that a probe may need, so that a fork has it already."""
+    import torch
+    import torch.utils.checkpoint
+
+    torch.set_num_threads(1)  # a pool of threads does not survive a fork; and one is enough
+    from .. import probes
+
+    importlib.import_module("..suite.observe", __package__)
+    importlib.import_module("..gpu.virtual", __package__)
+    for module in pkgutil.iter_modules(probes.__path__):
+        importlib.import_module(f"{probes.__name__}.{module.name}")
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _exit_status(pid: int) -> int:
+    """How the last child ended, as subprocess counts (-11: by signal 11); 0 if it has not yet."""
+    for _ in range(100):
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return 0
+
+
+def _child(data_fd: int, out_fd: int, err_fd: int) -> None:
+    """Answers one request and ends; nothing of it returns to the zygote."""
+    code = 1
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (out_fd, 1), (err_fd, 2)):
+            os.dup2(source, target)
+        keep = 3
+        os.dup2(data_fd, keep)
+        os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _answer(socket.socket(fileno=keep))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _answer(data: socket.socket) -> None:
+    from ..suite import wire
+    from ..suite.observe import Request, observe
+
+    request = Request.decoded(frames.receive(data))
+    reply = observe(request, lambda files: frames.send(data, frames.IMPORTING, wire.encode(files)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    frames.send(data, frames.REPLY, reply)

@@ -1,0 +1,93 @@
+"""Runs one probe beside the hand-in's code and puts what it saw on the wire.
+
+The same function serves `make test` (in the student's own process, so that breakpoints and
+tracebacks work) and the solver (in a process of its own, in a sandbox).
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from shared.gpus import COURSE_GPU
+
+from ..gpu import open_gpu
+from . import wire
+from .lab import Lab
+from .modules import Modules
+
+
+@dataclass
+class Request:
+    """One call of a probe."""
+
+    probe: str  # "prof.timed_calls": module and function under probes/
+    args: dict  # plain data
+    tier: str  # "virtual" or "cuda"
+    folders: list[str]  # where the hand-in's five files are
+    replaced: list[str] = field(default_factory=list)  # files to take from the release instead
+
+    def encoded(self) -> bytes:
+        return wire.encode(asdict(self))
+
+    @classmethod
+    def decoded(cls, message: bytes) -> Request:
+        return cls(**wire.decode(message))
+
+
+def observe(request: Request, on_import: Callable[[list[str]], None] | None = None) -> bytes:
+    """The reply, encoded: {"value": ...} or {"raised": {...}} when the hand-in's code raised.
+
+    on_import: see `Modules`; the solver reports with it which file hangs.
+    """
+    module_name, _, function = request.probe.partition(".")
+    probe = getattr(importlib.import_module(f"..probes.{module_name}", __package__), function)
+    _seed()
+    modules = Modules([Path(f) for f in request.folders], request.replaced, on_import)
+    # The GPU first: a hand-in that copies `time.perf_counter` at import must copy the virtual one.
+    with open_gpu(request.tier, COURSE_GPU) as gpu, modules:
+        try:
+            reply = {"value": probe(Lab(gpu, modules), **request.args)}
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: it is the hand-in's, not ours
+            reply = {"raised": described(error, modules)}
+        return wire.encode(reply)
+
+
+def described(error: BaseException, modules: Modules) -> dict:
+    """An exception as data: type, message, the hand-in's file and line, and two tracebacks."""
+    steps = traceback.extract_tb(error.__traceback__)
+    own = [(modules.file_of(s.filename), s) for s in steps]
+    own = [(file, s) for file, s in own if file]
+    file, line = (own[-1][0], own[-1][1].lineno) if own else (None, None)
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = modules.file_of(error.filename) or file, error.lineno
+    return {
+        "type": type(error).__name__,
+        "message": _message(error),
+        "file": file,
+        "line": line,
+        "own": [f"{f}, line {s.lineno}, in {s.name}: {s.line}" for f, s in own[-8:]],
+        "traceback": "".join(traceback.format_exception(error))[-20_000:],
+    }
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return (error.msg if isinstance(error, SyntaxError) else str(error))[:2000]
+    except Exception:  # an exception class of the hand-in's own may do anything
+        return "(its message could not be read)"
+
+
+def _seed():
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
