@@ -49,6 +49,7 @@ class Solver:
     results: Path = Path()  # the handed-in artifacts; the solver does not see them
     broken: dict[str, Problem] = field(default_factory=dict)
     restarts: int = 0
+    _child: _Child | None = None
 
     def __enter__(self) -> Solver:
         self._start()
@@ -59,34 +60,59 @@ class Solver:
 
     def use(self, handin: Path, results: Path) -> None:
         """From now on, probes run beside the hand-in in these folders."""
+        self._end_child()
         self.handin, self.results, self.broken = handin, results, {}
         present = {f for f in assignment().files if (handin / f).is_file()}
         find_broken_files(
             self,
-            lambda: self.observe("imports.every_file", {}, self.limits.import_s),
+            lambda: self._observe("imports.every_file", {}, "", self.limits.import_s),
             present,
         )
 
-    def observe(self, probe: str, args: dict, limit_s: float | None = None) -> Reply:
-        """Runs one probe in a fresh process and returns what became of it."""
+    def observe(self, probe: str, args: dict, group: str = "") -> Reply:
+        """Runs one probe and returns what became of it.
+
+        In a fresh process; on a real GPU, where starting one takes seconds, in the process of
+        the `group` if the probe before was of the same group and came to an answer.
+        """
+        return self._observe(probe, args, group, self.limits.test_s)
+
+    def _observe(self, probe: str, args: dict, group: str, limit_s: float) -> Reply:
         folders = [str(self.handin)]
         request = Request(probe, args, self.tier, folders, list(self.broken)).encoded()
-        ours, theirs = socket.socketpair()
-        with ours, _Output() as out, _Output() as err:
-            try:
-                with theirs:
-                    fds = [theirs.fileno(), out.write_fd, err.write_fd]
-                    self._fork(fds)
-                out.close_write(), err.close_write()
-                watch = _Watch(self._zygote, self.limits, limit_s or self.limits.test_s)
-                reply = _converse(ours, request, (out, err), watch)
-                if reply.ended == ENDED:
-                    reply = dataclasses.replace(reply, ended=ENDED + self._how_it_ended())
-            finally:
-                self._sweep()
-            out.drain(), err.drain()
-        printed = (out.text + err.text)[: self.limits.printed_bytes]
+        if self._child and self._child.group != group:
+            self._end_child()
+        if not self._child:
+            self._child = self._fork_child(group)
+        reply = _converse(self._child, request, _Watch(self._zygote, self.limits, limit_s))
+        if reply.ended == ENDED:
+            reply = dataclasses.replace(reply, ended=ENDED + self._how_it_ended())
+        output = self._child.output
+        if reply.ended or not (group and self.tier == "cuda"):
+            self._end_child()
+        printed = "".join(o.take() for o in output)[: self.limits.printed_bytes]
         return dataclasses.replace(reply, printed=printed)
+
+    def _fork_child(self, group: str) -> _Child:
+        ours, theirs = socket.socketpair()
+        output = (_Output(), _Output())
+        with theirs:
+            self._fork([theirs.fileno(), *(o.write_fd for o in output)])
+        for o in output:
+            o.close_write()
+        return _Child(ours, output, group)
+
+    def _end_child(self) -> None:
+        """Ends the probe's process, and whatever it has started."""
+        child, self._child = self._child, None
+        if child:
+            child.sock.close()
+            try:
+                self._sweep()
+            finally:
+                for output in child.output:
+                    output.drain()
+                    output.close()
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -122,6 +148,7 @@ class Solver:
         self._zygote = _innermost(self._process.pid)
 
     def _stop(self) -> None:
+        self._end_child()
         self._control.close()
         with contextlib.suppress(psutil.Error):
             self._sweep()
@@ -192,6 +219,15 @@ def _innermost(pid: int) -> psutil.Process:
 
 
 @dataclass
+class _Child:
+    """The process that a probe runs in, as the judge holds it."""
+
+    sock: socket.socket
+    output: tuple[_Output, _Output]  # its stdout and stderr
+    group: str
+
+
+@dataclass
 class _Watch:
     """The caps on one probe, as seen from outside."""
 
@@ -233,10 +269,7 @@ class _Output:
         self.ended = False  # everybody who could write has closed it
         self._writing = True
 
-    def __enter__(self) -> _Output:
-        return self
-
-    def __exit__(self, *_) -> None:
+    def close(self) -> None:
         self.close_write()
         os.close(self.read_fd)
 
@@ -258,13 +291,16 @@ class _Output:
             if len(self._kept) < self.KEEP:
                 self._kept += data[: self.KEEP - len(self._kept)]
 
-    @property
-    def text(self) -> str:
-        return self._kept.decode(errors="replace")
+    def take(self) -> str:
+        """What was printed since the last time."""
+        text = self._kept.decode(errors="replace")
+        self._kept.clear()
+        return text
 
 
-def _converse(sock: socket.socket, request: bytes, outputs, watch: _Watch) -> Reply:
+def _converse(child: _Child, request: bytes, watch: _Watch) -> Reply:
     """Sends the request, and reads until the reply, the end of the process, or a cap."""
+    sock, outputs = child.sock, child.output
     sock.setblocking(False)
     to_send = memoryview(frames.message(frames.REQUEST, request))
     reader = frames.Reader()

@@ -87,6 +87,9 @@ def test_each_layer_runs_again_once_and_nothing_else_does(probe, draw):
     kept = [name for name in layers if name not in again]
     unreached = [name for name in kept if f"gradient {name}" not in log]
     assert not unreached, f"the backward pass did not get to {_list(unreached)} at all"
+    assert len(kept) < len(layers), (
+        "nothing was recomputed: no layer ran again in the backward pass with recompute=True"
+    )
     assert not kept, (
         f"{_list(kept)} did not run again in the backward pass: with recompute=True every layer "
         "has to be checkpointed"
@@ -105,10 +108,12 @@ def test_far_fewer_activations_are_kept(probe, draw):
     passes = _passes(probe, draw)
     plain, recomputed = passes["plain"]["kept_bytes"], passes["recomputed"]["kept_bytes"]
     right = passes["reference"]
+    kept = [n for n in _layers(passes) if n not in _again(passes["recomputed"]["log"])]
+    why = f", because {_list(kept)} kept theirs" if kept else ", although every layer ran again"
     assert recomputed <= KEPT_RATIO * right["kept_bytes"], (
         f"the forward pass with recompute=True left {_kib(recomputed)} of activations allocated "
-        f"({_kib(plain)} without); about {_kib(right['kept_bytes'])} is enough, for the input of "
-        "each layer and for the head"
+        f"({_kib(plain)} without){why}. About {_kib(right['kept_bytes'])} is enough, for the "
+        "input of each layer and for the head"
     )
     peak = passes["recomputed"]["peak_bytes"]
     assert peak <= KEPT_RATIO * right["peak_bytes"], (

@@ -129,6 +129,7 @@ def test_loss_ranges_and_no_waiting(probe, draw, tier):
         f"the step waited for the GPU ({seen['waits'][0]}): nothing in it may need a number on "
         "the host. Add losses up as tensors, and use n_targets, which is a Python int"
     )
+    assert seen["ranges"], "it opened no NVTX ranges: mark the same phases as train_step does"
     expected = ["forward", "backward"] * len(seen["n_targets"]) + ["optimizer"]
     assert seen["ranges"] == expected, (
         f"the NVTX ranges were {_shown(seen['ranges'])}; expected {_shown(expected)}"

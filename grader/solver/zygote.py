@@ -88,7 +88,7 @@ def _exit_status(pid: int) -> int:
 
 
 def _child(data_fd: int, out_fd: int, err_fd: int) -> None:
-    """Answers one request and ends; nothing of it returns to the zygote."""
+    """Answers its requests and ends; nothing of it returns to the zygote."""
     code = 1
     try:
         os.setsid()
@@ -109,11 +109,18 @@ def _child(data_fd: int, out_fd: int, err_fd: int) -> None:
 
 
 def _answer(data: socket.socket) -> None:
+    """Answers requests until the judge closes the socket: one, but for a group on a real GPU."""
     from ..suite import wire
     from ..suite.observe import Request, observe
 
-    request = Request.decoded(frames.receive(data))
-    reply = observe(request, lambda files: frames.send(data, frames.IMPORTING, wire.encode(files)))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    frames.send(data, frames.REPLY, reply)
+    while True:
+        try:
+            request = Request.decoded(frames.receive(data))
+        except EOFError:
+            return
+        reply = observe(
+            request, lambda files: frames.send(data, frames.IMPORTING, wire.encode(files))
+        )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        frames.send(data, frames.REPLY, reply)

@@ -44,7 +44,9 @@ class Backend(Protocol):
     results: Path  # the folder of the experiments' files
     broken: dict[str, Problem]  # by file; filled by `find_broken_files`
 
-    def observe(self, probe: str, args: dict, limit_s: float | None = None) -> Reply: ...
+    def observe(self, probe: str, args: dict, group: str = "") -> Reply:
+        """Runs one probe. Probes of one `group` (a suite's tests of one exercise) may share a
+        process where starting one is dear; probes of different groups never do."""
 
 
 def reply_of(message: bytes, printed: str = "") -> Reply:
@@ -85,7 +87,7 @@ class InProcess:
     results: Path
     broken: dict[str, Problem] = field(default_factory=dict)
 
-    def observe(self, probe: str, args: dict, limit_s: float | None = None) -> Reply:
+    def observe(self, probe: str, args: dict, group: str = "") -> Reply:
         return reply_of(observe(Request.decoded(self._request(probe, args).encoded())))
 
     def observe_in_child(self, probe: str, args: dict, limit_s: float) -> Reply:

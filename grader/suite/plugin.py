@@ -193,7 +193,7 @@ def probe(request, backend):
         for problem in backend.broken.values():
             if problem.file == file or key == "S":
                 raise SolutionFailed(problem.message, problem.traceback)
-        reply = backend.observe(name, args)
+        reply = backend.observe(name, args, f"{suite_of(request.node)}/{key}")
         if reply.failed:
             raise failure_of(reply, file)
         return reply.value

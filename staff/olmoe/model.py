@@ -178,7 +178,8 @@ class Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, y: Tensor, source: Tensor, place: Tensor) -> Tensor:
         ctx.save_for_backward(source, place)
-        return y[place].sum(1)
+        # The same as y[place].sum(1), without the [T, K, D] in between.
+        return F.embedding_bag(place, y, mode="sum")
 
     @staticmethod
     def backward(ctx, grad: Tensor):

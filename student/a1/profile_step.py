@@ -161,7 +161,9 @@ def record_with_torch(step: Callable[[], None], steps: int, path: Path) -> float
 def snapshot_memory(step: Callable[[], None], path: Path) -> None:
     """Write a record of every allocation and free of one step, for PyTorch's memory visualizer."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.cuda.memory._record_memory_history(stacks="python")
+    # Stacks of allocations alone: taken while memory is freed too, they lose the exception by
+    # which torch's checkpoint ends a recomputation early (seen with torch 2.11).
+    torch.cuda.memory._record_memory_history(context="alloc", stacks="python")
     try:
         step()
         torch.cuda.synchronize()

@@ -2,6 +2,7 @@
 
 exercise: C5
 """
+
 # file: olmoe/model.py
 from olmoe.prof import run_again_later
 
@@ -16,6 +17,8 @@ class Olmoe:
             else:
                 x = layer(x, seqs, rope)
         return self.lm_head(self.norm(x))
+
+
 # file: olmoe/prof.py
 def run_again_later(module, *args):
     from torch.utils import checkpoint

@@ -2,6 +2,7 @@
 
 exercise: C5
 """
+
 # file: olmoe/model.py
 import functools
 

@@ -2,6 +2,8 @@
 
 exercise: C5
 """
+
+
 # file: olmoe/model.py
 def run_segment(layers, start, end, seqs, rope):
     def run(x):

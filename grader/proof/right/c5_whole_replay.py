@@ -2,6 +2,8 @@
 
 exercise: C5
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

@@ -2,6 +2,7 @@
 
 exercise: C6
 """
+
 # file: olmoe/train.py
 from olmoe.prof import one_pass, range_pop, range_push
 
@@ -15,6 +16,8 @@ def accumulated_step(model, optimizer, micro_batches, recompute=False):
     range_pop()
     optimizer.zero_grad()
     return total
+
+
 # file: olmoe/prof.py
 def one_pass(model, micro_batch, loss_of, count, recompute):
     range_push("forward")

@@ -2,6 +2,8 @@
 
 exercise: C6
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = 0

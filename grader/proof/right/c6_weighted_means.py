@@ -2,6 +2,8 @@
 
 exercise: C6
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     shares = [m.n_targets / sum(m.n_targets for m in micro_batches) for m in micro_batches]

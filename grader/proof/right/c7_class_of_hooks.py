@@ -2,6 +2,7 @@
 
 exercise: C7
 """
+
 # file: olmoe/train.py
 from olmoe.prof import StageClock
 
@@ -24,6 +25,8 @@ def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=
     finally:
         clock.close()
     return clock.medians(warmup)
+
+
 # file: olmoe/prof.py
 class StageClock:
     def __init__(self, model):
@@ -66,7 +69,9 @@ class StageClock:
         order = [*self.names.values(), "head"]
         rows, optimizer = [], []
         for step in self.steps[warmup:]:
-            times = {name: dict.fromkeys(("forward", "backward", "recompute"), 0.0) for name in order}
+            times = {
+                name: dict.fromkeys(("forward", "backward", "recompute"), 0.0) for name in order
+            }
             at, entered = None, "head"
             for kind, name, event in step:
                 ms = at.elapsed_time(event) if at else 0.0
@@ -82,7 +87,9 @@ class StageClock:
                 at = event
             rows.append(times)
         stages = {
-            name: {kind: statistics.median(row[name][kind] for row in rows) for kind in rows[0][name]}
+            name: {
+                kind: statistics.median(row[name][kind] for row in rows) for kind in rows[0][name]
+            }
             for name in order
         }
         return stages, statistics.median(optimizer)

@@ -2,6 +2,7 @@
 
 exercise: C7
 """
+
 # file: olmoe/train.py
 import contextlib
 

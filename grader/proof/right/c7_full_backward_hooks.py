@@ -2,6 +2,8 @@
 
 exercise: C7
 """
+
+
 # file: olmoe/train.py
 def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=5):
     stages = [("embed", model.embed)]

@@ -4,6 +4,8 @@ exercise: C5
 caught by: C5.2
 says: inside a single checkpoint
 """
+
+
 # file: olmoe/model.py
 def run_both(layers, x, seqs, rope):
     for layer in layers:

@@ -4,6 +4,8 @@ exercise: C5
 caught by: C5.1
 says: bind the variable
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

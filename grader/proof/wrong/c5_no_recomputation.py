@@ -1,9 +1,11 @@
 """Runs the layer as always: the gradients are right, and nothing is saved.
 
 exercise: C5
-caught by: C5.3
-says: is enough, for the input of each layer
+caught by: C5.2
+says: nothing was recomputed
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

@@ -4,6 +4,8 @@ exercise: C5
 caught by: C5.2
 says: with recompute=False
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

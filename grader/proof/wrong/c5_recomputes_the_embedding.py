@@ -4,6 +4,8 @@ exercise: C5
 caught by: C5.2
 says: only the layers are to be recomputed
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

@@ -4,6 +4,8 @@ exercise: C5
 caught by: C5.4
 says: the checkpoint is reentrant
 """
+
+
 # file: olmoe/model.py
 class Olmoe:
     def forward(self, tokens, seqs, recompute=False):

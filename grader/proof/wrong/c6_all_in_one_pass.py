@@ -4,6 +4,7 @@ exercise: C6
 caught by: C6.3
 says: in one pass
 """
+
 # file: olmoe/train.py
 from olmoe.data import MicroBatch, Seqs
 

@@ -4,6 +4,8 @@ exercise: C6
 caught by: C6.1
 says: only
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = sum(m.tokens.numel() for m in micro_batches)

@@ -4,6 +4,8 @@ exercise: C6
 caught by: C6.1
 says: divided by its own number of trainable tokens
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     total = 0.0

@@ -4,6 +4,8 @@ exercise: C6
 caught by: C6.1
 says: never divided
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     total = 0.0

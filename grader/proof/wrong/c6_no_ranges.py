@@ -2,8 +2,10 @@
 
 exercise: C6
 caught by: C6.4
-says: the NVTX ranges were
+says: opened no NVTX ranges
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = sum(m.n_targets for m in micro_batches)

@@ -4,6 +4,8 @@ exercise: C6
 caught by: C6.4
 says: of type float
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = sum(m.n_targets for m in micro_batches)

@@ -2,8 +2,10 @@
 
 exercise: C6
 caught by: C6.2
-says: once per micro batch
+says: once per micro batch: gradients accumulate
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = sum(m.n_targets for m in micro_batches)

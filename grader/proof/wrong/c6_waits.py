@@ -2,8 +2,10 @@
 
 exercise: C6
 caught by: C6.4
-says: waited for the GPU
+says: waited for the GPU (item)
 """
+
+
 # file: olmoe/train.py
 def accumulated_step(model, optimizer, micro_batches, recompute=False):
     count = sum(m.n_targets for m in micro_batches)

@@ -4,6 +4,7 @@ exercise: C7
 caught by: C7.2
 says: no CUDA event was recorded
 """
+
 # file: olmoe/train.py
 import time
 

@@ -4,6 +4,8 @@ exercise: C7
 caught by: C7.3
 says: needs always_call=True
 """
+
+
 # file: olmoe/train.py
 def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=5):
     stages = [("embed", model.embed)]
@@ -55,7 +57,11 @@ def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=
         times = {"optimizer": back[-1].elapsed_time(end)}
         for i, name in enumerate(names):
             start_end = again.get(name)
-            rerun = start_end[0].elapsed_time(start_end[1]) if start_end and len(start_end) == 2 else 0.0
+            rerun = (
+                start_end[0].elapsed_time(start_end[1])
+                if start_end and len(start_end) == 2
+                else 0.0
+            )
             times[name, "forward"] = there[i].elapsed_time(there[i + 1])
             times[name, "backward"] = back[-i - 2].elapsed_time(back[-i - 1]) - rerun
             times[name, "recompute"] = rerun

@@ -4,6 +4,8 @@ exercise: C7
 caught by: C7.2
 says: off by one stage
 """
+
+
 # file: olmoe/train.py
 def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=5):
     stages = [("embed", model.embed)]

@@ -4,6 +4,8 @@ exercise: C7
 caught by: C7.1
 says: must be a dict of
 """
+
+
 # file: olmoe/train.py
 def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=5):
     stages = [("embed", model.embed)]
@@ -64,4 +66,6 @@ def stage_times(model, optimizer, micro_batch, recompute=False, warmup=2, steps=
     rows = [times_of(step) for step in taken[warmup:]]
     ms = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
     kinds = {"fwd": "forward", "bwd": "backward", "rc": "recompute"}
-    return {name: {short: ms[name, kind] for short, kind in kinds.items()} for name in names}, ms["optimizer"]
+    return {name: {short: ms[name, kind] for short, kind in kinds.items()} for name in names}, ms[
+        "optimizer"
+    ]

@@ -144,10 +144,11 @@ def test_what_is_on_the_host_does_not_count(gpu):
 
 def test_a_storage_of_the_host_leaves_no_trace_behind(gpu):
     """Entries are kept by identity, which Python gives to a new object once the old one is gone."""
+    keep = []
     for _ in range(50):
-        kib(1).cpu()
-    keep = [kib(1) for _ in range(50)]
-    assert gpu.allocated_bytes() == len(keep) * KIB
+        torch.tensor(1.0)  # the host's, and gone at once
+        keep.append(kib(1))
+    assert gpu.allocated_bytes() == 50 * KIB
 
 
 def test_more_than_the_device_has_is_out_of_memory(gpu):

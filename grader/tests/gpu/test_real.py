@@ -43,6 +43,22 @@ def test_everything_is_put_back():
     assert int(torch.tensor(3)) == 3
 
 
+def test_a_call_within_a_wrapped_call_is_not_an_entry_of_its_own(monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("made"))
+    recorder, patches = real._recorder(), Patches()
+    real._listen(patches)
+    try:
+        with recorder.record() as log:
+            with recorder.within():
+                torch.cuda.synchronize()
+            torch.cuda.synchronize()
+    finally:
+        patches.restore()
+    assert [entry["name"] for entry in log] == ["torch.cuda.synchronize"]
+    assert len(calls) == 2
+
+
 class OnDevice:
     """Stands for a CUDA tensor; its `to` leads to the host unless told a dtype."""
 

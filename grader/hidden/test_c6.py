@@ -1,0 +1,3 @@
+"""Coding 6 again, with amounts that nobody has seen."""
+
+from ..public.test_c6 import *

@@ -1,0 +1,266 @@
+"""Measures the training steps of Coding 9 on the GPU at hand: one occasion, as raw times.
+
+    PYTHONPATH=staff:student:. python staff/truth/measure.py --occasion monday --out FOLDER
+
+Writes FOLDER/monday.jsonl: a line about the run (machine, software, code), then a line per step,
+as they are measured. Run again after an interruption, it goes on with what is missing. An occasion
+is one machine on one day: what differs between two of them is what truth cannot know, so measure
+at least two. `make_tables.py` makes the tables that predictions are graded on, without a GPU.
+
+Nobody knows beforehand which definition of a step's time repeats best, so each step is timed in
+three ways, and all times are kept:
+
+plain   as a1/sweep.py does: 3 steps, then 10, each between two events. The median is what a
+        student sees. Steps follow each other, so a step that the host launches more slowly than
+        the GPU runs it takes the host's time.
+groups  the same back to back in groups of at least GROUP_MS, with Python's garbage collection
+        off and the process on a few cores of its own. A time is a group's mean.
+queued  each step alone behind a kernel that keeps the GPU busy while the host launches the step:
+        the GPU's own time, in which no launch is waited for. `hidden` says whether that worked.
+
+The learning rate is 0, so that the weights, and with them the routing, stay what they are whatever
+was measured before; the optimizer's work is the same.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import torch
+
+from a1 import session
+from olmoe.train import make_optimizer, train_step
+from shared import provenance
+from staff.truth.configurations import HIDDEN, PUBLIC, Configuration
+
+GROUPS, GROUP_MS = 8, 40.0
+QUEUED = 5
+CORES = 4
+SLEEP_CYCLES = 20_000_000
+OUT_OF_MEMORY = "out of memory"
+
+
+class Occasion:
+    """The file of an occasion: what is in it already, and where new lines go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run = provenance.describe(
+            sys.argv, [Path(__file__), Path(session.__file__), Path(__file__).with_name(CONFIGURED)]
+        )
+        lines = read_lines(path) if path.exists() else []
+        self.done = {configuration(line) for line in lines if "layers" in line}
+        for before in (line["gpu_uuid"] for line in lines if "started" in line):
+            if before != self.run["gpu_uuid"]:
+                raise session.Stop(
+                    f"{path} was measured on another GPU ({before}): give this one an --occasion "
+                    "of its own"
+                )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.add({**self.run, "occasion": path.stem, "date": date.today().isoformat()})
+
+    def add(self, line: dict) -> None:
+        """Append a line, and have it on the disk."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+CONFIGURED = "configurations.py"
+
+
+def read_lines(path: Path) -> list[dict]:
+    """The lines of an occasion. One that was cut off by an interruption, the last, is dropped."""
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def configuration(line: dict) -> Configuration:
+    """The step that a line is about."""
+    return Configuration(*(line[name] for name in Configuration._fields))
+
+
+def measure(one: Configuration, model, optimizer) -> dict:
+    """All that is kept of one configuration; {"status": "out of memory"} if it does not fit."""
+    micro_batch = session.micro_batch(model, one.micro_batch_size, one.seqlen)
+
+    def step():
+        train_step(model, optimizer, micro_batch, one.recompute)
+
+    try:
+        peak_bytes = _peak_bytes(step)
+        plain_ms = session.cuda_time(step)
+        step_ms = statistics.median(plain_ms)
+        with undisturbed():
+            group_ms, steps_per_group, clocks = _groups(step, step_ms)
+            queued = _queued(step)
+        return {
+            "status": "ok",
+            "peak_bytes": peak_bytes,
+            "plain_ms": _short(plain_ms),
+            "group_ms": _short(group_ms),
+            "steps_per_group": steps_per_group,
+            **queued,
+            **clocks,
+        }
+    except torch.OutOfMemoryError:
+        pass
+    optimizer.zero_grad(set_to_none=True)
+    optimizer.state.clear()  # a moment may be missing, and AdamW would not notice
+    session.give_memory_back()
+    return {"status": OUT_OF_MEMORY}
+
+
+def _peak_bytes(step: Callable) -> int:
+    """Peak of a step that starts with nothing cached: the allocator's past rounds nothing up."""
+    step()  # the optimizer's moments and the libraries' workspaces exist from now on
+    torch.cuda.synchronize()
+    session.give_memory_back()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
+
+
+def _groups(step: Callable, step_ms: float) -> tuple[list[float], int, dict]:
+    """Mean step of each group of steps, in ms; steps in a group; clock and power meanwhile."""
+    n = max(1, math.ceil(GROUP_MS / step_ms))
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(GROUPS + 1)]
+    step()
+    marks[0].record()
+    for i, mark in enumerate(marks[1:]):
+        for _ in range(n):
+            step()
+        if i == GROUPS - 2:  # towards the end, with a group yet to come
+            clocks = session.clock_and_power()
+        mark.record()
+    torch.cuda.synchronize()
+    times = [a.elapsed_time(b) / n for a, b in zip(marks[:-1], marks[1:], strict=True)]
+    return times, n, clocks
+
+
+def _queued(step: Callable) -> dict:
+    """GPU time of single steps that the host launched while the GPU was busy with a spin."""
+    queued_ms, host_ms, hidden = [], [], []
+    spin_ms = 0.0
+    for i in range(QUEUED + 1):
+        torch.cuda.synchronize()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(round(cycles_per_ms() * spin_ms))
+        start.record()
+        before_s = time.perf_counter()
+        step()
+        end.record()
+        host = (time.perf_counter() - before_s) * 1e3
+        late = start.query()  # the spin was over before the last launch
+        torch.cuda.synchronize()
+        spin_ms = max(spin_ms, 1.5 * host + 2)
+        if i > 0:  # the first one told how long a spin has to be
+            queued_ms.append(start.elapsed_time(end))
+            host_ms.append(host)
+            hidden.append(not late)
+    return {"queued_ms": _short(queued_ms), "host_ms": _short(host_ms), "hidden": hidden}
+
+
+_cycles: list[float] = []
+
+
+def cycles_per_ms() -> float:
+    """Cycles of `torch.cuda._sleep` in a millisecond at the GPU's full clock, measured once."""
+    if not _cycles:
+        times_ms = session.cuda_time(lambda: torch.cuda._sleep(SLEEP_CYCLES), 5, 5)
+        _cycles.append(SLEEP_CYCLES / statistics.median(times_ms))
+    return _cycles[0]
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection, and this process, all its threads, on the same few cores."""
+    threads = (
+        [int(t) for t in os.listdir("/proc/self/task")] if hasattr(os, "sched_setaffinity") else []
+    )
+    before = {t: os.sched_getaffinity(t) for t in threads}
+    cores = set(sorted(os.sched_getaffinity(0))[-CORES:]) if threads else set()
+    gc.collect()
+    gc.disable()
+    try:
+        for thread in threads:
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, cores)
+        yield
+    finally:
+        gc.enable()
+        for thread, allowed in before.items():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(thread, allowed)
+
+
+def _short(times_ms: list[float]) -> list[float]:
+    return [round(t, 4) for t in times_ms]
+
+
+def described(one: Configuration, seen: dict) -> str:
+    """A measured configuration as it is printed."""
+    if seen["status"] != "ok":
+        return f"{one}: {seen['status']}"
+    plain, groups, queued = (
+        statistics.median(seen[name]) for name in ("plain_ms", "group_ms", "queued_ms")
+    )
+    hidden = "" if all(seen["hidden"]) else f" (hidden {sum(seen['hidden'])}/{QUEUED})"
+    return (
+        f"{one!s:32} plain {plain:8.2f}  groups {groups:8.2f}  queued {queued:8.2f} ms{hidden}  "
+        f"host {statistics.median(seen['host_ms']):6.2f} ms  {seen['peak_bytes'] / 2**30:6.2f} GiB"
+    )
+
+
+def main() -> None:
+    parser = session.arguments(__doc__, results=False)
+    parser.add_argument("--occasion", required=True, help="name of the file, without .jsonl")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write into")
+    parser.add_argument("--only", choices=("public", "hidden"), help="one of the two lists")
+    parser.add_argument("--layers", type=session.positive, nargs="+", help="only these models")
+    parser.add_argument("--quick", action="store_true", help="two steps of the smallest models")
+    args = parser.parse_args()
+    session.need_gpu()
+    torch.set_num_threads(1)
+    occasion = Occasion(args.out / f"{args.occasion}.jsonl")
+    todo = _chosen(args, occasion.done)
+    model = optimizer = None
+    for one in session.progress(todo, "configurations"):
+        if model is None or model.cfg.n_layers != one.layers:
+            model = optimizer = None  # before the next one takes their memory
+            session.give_memory_back()
+            model = session.random_model(one.layers)
+            optimizer = make_optimizer(model, lr=0.0)
+        seen = measure(one, model, optimizer)
+        occasion.add({**one._asdict(), "run": occasion.run["run"], **seen})
+        session.say(described(one, seen))
+    session.say(f"{len(todo)} steps into {occasion.path}, {len(occasion.done)} were there before")
+
+
+def _chosen(args: argparse.Namespace, done: set[Configuration]) -> list[Configuration]:
+    lists = {"public": PUBLIC, "hidden": HIDDEN}
+    steps = [s for name, steps in lists.items() if args.only in (None, name) for s in steps]
+    if args.layers:
+        steps = [s for s in steps if s.layers in args.layers]
+    steps = sorted(steps, key=lambda s: (s.layers, s.tokens, s.seqlen, s.recompute))
+    if args.quick:
+        steps = [s for s in steps if s.tokens <= 512][:2]
+    return [s for s in steps if s not in done]
+
+
+if __name__ == "__main__":
+    session.run(main)
