@@ -40,16 +40,21 @@ def model_notes(files: dict[str, bytes]) -> list[str]:
 
 
 def _outside(ours: str, theirs: str, own: set[str]) -> list[str]:
-    """Released lines that were removed or rewritten, outside the functions called `own`.
+    """Released lines that were removed, rewritten or added to, outside the functions called `own`.
 
-    Additions are no change: helper functions and imports are welcome. Inside a function of an
-    exercise that is only partly to be written (a method of the model), the lines given stay.
+    New functions and imports are no change: they are welcome. Inside a function of an exercise that
+    is only partly to be written (a method of the model), the lines given stay.
     """
     given, handed = ours.splitlines(), theirs.splitlines()
     free = _stub_lines(ours, own)
+    inside = _inner_gaps(ours) - free - {n - 1 for n in free}
     matcher = difflib.SequenceMatcher(None, given, handed, autojunk=False)
     found = []
     for tag, first, last, first_new, last_new in matcher.get_opcodes():
+        new = [n for n in range(first_new, last_new) if _says_something(handed[n])]
+        if tag == "insert" and first in inside and new:
+            found.append(f"  added after released line {first}: {given[first - 1].strip()[:100]}")
+            found += [f"    now line {n + 1}: {handed[n].strip()[:100]}" for n in new[:3]]
         if tag in ("equal", "insert"):
             continue
         lost = [n for n in range(first, last) if n + 1 not in free and given[n].strip()]
@@ -60,6 +65,19 @@ def _outside(ours: str, theirs: str, own: set[str]) -> list[str]:
                 for n in range(first_new, min(last_new, first_new + 3))
             ]
     return found
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.strip().startswith("#")
+
+
+def _inner_gaps(source: str) -> set[int]:
+    """Lines (from 1) of functions behind which there is still more of the same function."""
+    return {
+        number
+        for _, node in _functions(ast.parse(source))
+        for number in range(node.lineno, node.end_lineno)
+    }
 
 
 def _stub_lines(source: str, own: set[str]) -> set[int]:
@@ -76,7 +94,7 @@ def _stub_lines(source: str, own: set[str]) -> set[int]:
         if len(body) == 1 and isinstance(body[0], ast.Raise):
             free |= set(range(node.lineno, node.end_lineno + 1))
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Raise):
+            if isinstance(inner, ast.Raise) and "NotImplementedError" in ast.unparse(inner):
                 free |= set(range(inner.lineno, inner.end_lineno + 1))
     return free
 

@@ -34,6 +34,7 @@ def environment() -> dict[str, str]:
     own = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/tmp",
+        "LOGNAME": "solver",  # torch asks who we are, and no /etc/passwd says it
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

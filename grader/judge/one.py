@@ -18,13 +18,16 @@ import torch
 from shared.assignment import assignment
 
 from ..suite.places import ROOT
+from ..suite.plugin import TEST_FAILED
 from ..suite.score_table import score_table
 from . import contain, stage
 from .compare import model_notes
 from .intake import Handin, open_handin
 from .results import Results, TestResult, write_results
-from .run import SUITES, planned_tests, run_suite
+from .run import SUITES, Outcome, planned_tests, run_suite
 from .solver import Solver
+
+LEAST_S = 5.0  # a suite is not begun with less than that
 
 
 @dataclass(frozen=True)
@@ -108,25 +111,51 @@ def _run(
     with Solver(staged, options.tier, rung, table.limits) as solver:
         solver.use(handed_in, artifacts / table.handin.results)
         for problem in solver.broken.values():
-            if problem.message not in results.problems and problem.file not in _said(handin):
+            if problem.file not in _said(handin):
                 results.problems.append(problem.message)
+        results.problems += solver.warned
         for suite in SUITES:
             if suite == "hidden" and not (rung.hides_staff_files or options.unshielded_hidden):
                 _refuse_hidden(results, rung)
                 continue
-            left = max(1.0, deadline - time.monotonic())
-            outcome = run_suite(suite, solver, folder, left, list(options.select))
+            left = deadline - time.monotonic()
+            if left < LEAST_S and solver.hung:
+                _say_overtime(results, solver.hung)
+                continue
+            outcome = run_suite(suite, solver, folder, max(LEAST_S, left), list(options.select))
             for record in outcome.records.values():
                 results.record(TestResult.of_record(record))
+            _note_what_tests_broke(outcome, results)
             if outcome.fault:
                 results.grader_fault += f"{suite}: {outcome.fault}\n"
+            solver.hung |= outcome.hung  # learned in the child that ran the suite
+            if outcome.overtime:
+                _say_overtime(results, solver.hung)
             save()
-        if solver.restarts:
-            results.notes.append(f"The solver had to be started again {solver.restarts} times.")
+        if solver.died:
+            results.notes.append("The hand-in's code killed the solver, which was started again.")
 
 
 def _said(handin: Handin) -> str:
     return "\n".join(handin.problems)
+
+
+def _say_overtime(results: Results, hung: set[str]) -> None:
+    """Tells why tests were not judged: the hand-in has used up the time of all of them."""
+    limit_s = assignment().limits.suite_s
+    names = ", ".join(assignment().exercise(key).name for key in sorted(hung))
+    for test in results.tests:
+        if not test.judged and not test.output:
+            test.output = (
+                f"Not judged: the {limit_s:g} s that a hand-in may take were used up. Mend first "
+                f"what took too long: {names}."
+            )
+
+
+def _note_what_tests_broke(outcome: Outcome, results: Results) -> None:
+    for record in outcome.records.values():
+        if record["message"].startswith(TEST_FAILED):
+            results.notes.append(f"{record['id']}: {record['message']}")
 
 
 def _refuse_hidden(results: Results, rung: contain.Rung) -> None:

@@ -35,7 +35,13 @@ class Outcome:
     planned: list[dict] = field(default_factory=list)  # records of every test, before it ran
     records: dict[str, dict] = field(default_factory=dict)  # by id, of those that reported
     said: str = ""  # what pytest printed; for staff
-    fault: str = ""  # why the run is incomplete, if it is
+    fault: str = ""  # why the run is incomplete, if that is ours
+    overtime: bool = False  # it is incomplete because the hand-in used up the time
+
+    @property
+    def hung(self) -> set[str]:
+        """The exercises in which the hand-in's code ran out of time."""
+        return {r["exercise"] for r in self.records.values() if r["hung"]}
 
 
 class _Judge:
@@ -74,7 +80,8 @@ def run_suite(
     code = _wait(pid, limit_s)
     outcome = Outcome(said=said.read_text(errors="replace") if said.is_file() else "")
     _read(records, outcome)
-    outcome.fault = _fault(code, outcome, limit_s)
+    outcome.overtime = code is None and bool(outcome.hung)
+    outcome.fault = "" if outcome.overtime else _fault(code, outcome, limit_s)
     return outcome
 
 
@@ -122,6 +129,9 @@ def _read(file: Path, outcome: Outcome) -> None:
 def _fault(code: int | None, outcome: Outcome, limit_s: float) -> str:
     """What kept the run from being complete; tests that fail are no fault."""
     missing = [p["id"] for p in outcome.planned if p["id"] not in outcome.records]
+    if broken := [r for r in outcome.records.values() if r["fault"]]:
+        ids = ", ".join(r["id"] for r in broken)
+        return f"could not be run: {ids}; the first one:\n{broken[0]['fault'][-4000:]}"
     if code is None:
         return f"the suite took longer than {limit_s:g} s; not judged: {', '.join(missing)}"
     words = {

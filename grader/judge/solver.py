@@ -16,21 +16,33 @@ from pathlib import Path
 
 import psutil
 
-from shared.assignment import Limits, assignment
+from shared.assignment import Limits
 
 from ..solver import frames
-from ..suite import wire
-from ..suite.backend import Problem, Reply, find_broken_files, reply_of
+from ..suite import advice, wire
+from ..suite.backend import (
+    DUMP_S,
+    ENDED,
+    TOOK_LONGER,
+    BackendFault,
+    Problem,
+    Reply,
+    ended_with,
+    find_broken_files,
+    paths_in,
+    reply_of,
+)
 from ..suite.observe import Request
 from .contain import Rung, environment
 
-ENDED = "ended the Python process"
+HUNG_SHARE = 0.1  # of a test's time, once one test of the exercise has exceeded it
+TOO_MUCH = ("used more than", "had more than")
 START_S = 120  # importing torch on a cold and busy disk
 SWEEP_S = 10  # killing a process that holds gigabytes takes the kernel a while
 WATCH_S = 0.05  # how often memory and the number of processes are looked at
 
 
-class SolverFault(RuntimeError):
+class SolverFault(BackendFault):
     """The solver could not be started: a fault of the grader or the machine, not the hand-in."""
 
 
@@ -48,7 +60,8 @@ class Solver:
     handin: Path = Path()  # the five files, below `staged`
     results: Path = Path()  # the handed-in artifacts; the solver does not see them
     broken: dict[str, Problem] = field(default_factory=dict)
-    restarts: int = 0
+    warned: list[str] = field(default_factory=list)
+    hung: set[str] = field(default_factory=set)  # exercises in which a probe ran out of time
     _child: _Child | None = None
 
     def __enter__(self) -> Solver:
@@ -62,20 +75,32 @@ class Solver:
         """From now on, probes run beside the hand-in in these folders."""
         self._end_child()
         self.handin, self.results, self.broken = handin, results, {}
-        present = {f for f in assignment().files if (handin / f).is_file()}
+        self.warned, self.hung = [], set()
         find_broken_files(
             self,
             lambda: self._observe("imports.every_file", {}, "", self.limits.import_s),
-            present,
+            [handin],
         )
+
+    @property
+    def died(self) -> bool:
+        """Whether the process that was started first has ended: a hand-in has killed it."""
+        return self._process.poll() is not None
 
     def observe(self, probe: str, args: dict, group: str = "") -> Reply:
         """Runs one probe and returns what became of it.
 
         In a fresh process; on a real GPU, where starting one takes seconds, in the process of
-        the `group` if the probe before was of the same group and came to an answer.
+        the `group` if the probe before was of the same group and came to an answer. An exercise
+        has the whole time limit until it has exceeded it once, and then a share of it, so that
+        one endless loop does not use up the time of all other exercises.
         """
-        return self._observe(probe, args, group, self.limits.test_s)
+        exercise = group.rpartition("/")[2]
+        share = HUNG_SHARE if exercise in self.hung else 1
+        reply = self._observe(probe, args, group, self.limits.test_s * share)
+        if reply.hung:
+            self.hung.add(exercise)
+        return reply
 
     def _observe(self, probe: str, args: dict, group: str, limit_s: float) -> Reply:
         folders = [str(self.handin)]
@@ -86,16 +111,31 @@ class Solver:
             self._child = self._fork_child(group)
         reply = _converse(self._child, request, _Watch(self._zygote, self.limits, limit_s))
         if reply.ended == ENDED:
-            reply = dataclasses.replace(reply, ended=ENDED + self._how_it_ended())
-        output = self._child.output
+            reply = dataclasses.replace(reply, ended=ended_with(self._how_it_ended()))
+        out, err = self._child.output
+        if reply.ended.startswith((TOOK_LONGER, *TOO_MUCH)):  # it is still there
+            self._have_it_say_where(err)
         if reply.ended or not (group and self.tier == "cuda"):
             self._end_child()
-        printed = "".join(o.take() for o in output)[: self.limits.printed_bytes]
-        return dataclasses.replace(reply, printed=printed)
+        printed, said = out.take(), err.take()
+        where = advice.place(said, paths_in([self.handin])) if reply.ended else ""
+        return dataclasses.replace(reply, where=where, printed=f"{printed}\n{said}".strip())
+
+    def _have_it_say_where(self, err: _Output) -> None:
+        """Has the probe's process write where it is, before it is killed."""
+        with contextlib.suppress(psutil.Error):
+            for process in self._zygote.children():
+                process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + DUMP_S
+        size = start = err.read_bytes
+        while time.monotonic() < end and (size == start or size < err.read_bytes):
+            size = err.read_bytes
+            time.sleep(0.02)
+            err.drain()
 
     def _fork_child(self, group: str) -> _Child:
         ours, theirs = socket.socketpair()
-        output = (_Output(), _Output())
+        output = (_Output(self.limits.printed_bytes), _Output(self.limits.printed_bytes))
         with theirs:
             self._fork([theirs.fileno(), *(o.write_fd for o in output)])
         for o in output:
@@ -168,20 +208,16 @@ class Solver:
             except (OSError, TimeoutError):
                 pass
             if attempt == 1:
-                self.restarts += 1
                 self._stop()
                 self._start()
         raise SolverFault("the solver's zygote does not fork")
 
-    def _how_it_ended(self) -> str:
+    def _how_it_ended(self) -> int | None:
         try:
             self._control.send(b"status")
-            status = int(self._control.recv(16) or b"0")
-        except (OSError, ValueError):
-            return ""
-        if status < 0:
-            return f" with signal {signal.Signals(-status).name}"
-        return f" with exit status {status}"
+            return int(self._control.recv(16))
+        except (OSError, ValueError):  # the zygote is gone, or the child is not
+            return None
 
     def _sweep(self) -> None:
         """Kills everything below the zygote: stopped first, so that nothing escapes by forking."""
@@ -241,28 +277,28 @@ class _Watch:
     def exceeded(self) -> str:
         """What was exceeded, in words that follow "the code under test"; or nothing."""
         if time.monotonic() > self._end:
-            return f"took longer than {self.limit_s:g} s"
+            return f"{TOOK_LONGER} {self.limit_s:g} s"
         try:
             processes = self.zygote.children(recursive=True)
         except psutil.NoSuchProcess:
             return "ended the process that tests it"
         if len(processes) > self.limits.processes:
-            return f"had more than {self.limits.processes} processes"
+            return f"{TOO_MUCH[1]} {self.limits.processes} processes"
         resident = 0
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 resident += process.memory_info().rss
         if resident > self.limits.resident_mib << 20:
-            return f"used more than {self.limits.resident_mib} MiB of memory"
+            return f"{TOO_MUCH[0]} {self.limits.resident_mib} MiB of memory"
         return ""
 
 
 class _Output:
-    """What a probe's process prints, kept up to a bound and never waited for."""
+    """The end of what a probe's process prints; never waited for."""
 
-    KEEP = 1 << 20
-
-    def __init__(self):
+    def __init__(self, keep_bytes: int):
+        self._keep_bytes = keep_bytes
+        self.read_bytes = 0
         self.read_fd, self.write_fd = os.pipe()
         os.set_blocking(self.read_fd, False)
         self._kept = bytearray()
@@ -288,8 +324,9 @@ class _Output:
             if not data:
                 self.ended = True
                 return
-            if len(self._kept) < self.KEEP:
-                self._kept += data[: self.KEEP - len(self._kept)]
+            self.read_bytes += len(data)
+            self._kept += data
+            del self._kept[: -self._keep_bytes]
 
     def take(self) -> str:
         """What was printed since the last time."""

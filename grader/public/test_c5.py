@@ -134,7 +134,7 @@ def test_checkpoint_is_not_reentrant(probe, draw):
         "pass inside the first: pass use_reentrant=False"
     )
     assert _again(passes["recomputed"]["log"]), (
-        "nothing was recomputed in the backward pass, so there is no checkpoint to judge"
+        "no layer ran again in the backward pass, so there is no checkpoint to judge"
     )
 
 

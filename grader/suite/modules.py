@@ -17,6 +17,7 @@ from types import ModuleType
 
 from shared.assignment import assignment
 
+from . import defaults
 from .places import given_folders, released_folder
 
 
@@ -37,6 +38,8 @@ class Modules(importlib.abc.MetaPathFinder):
         self.folders = [Path(f) for f in folders]
         self.replaced = set(replaced)
         self.edited = assignment().modules
+        self.failed_import: tuple[BaseException | None, str] = (None, "")  # the file that raised it
+        self.changed_by_import: dict[str, list[defaults.Setting]] = {}  # and put back; by file
         self._on_import = on_import
         self._executing: list[str] = []
         self._released: dict[str, ModuleType] = {}
@@ -102,6 +105,13 @@ class Modules(importlib.abc.MetaPathFinder):
                     return file
         return None
 
+    def source_of(self, file: str) -> str:
+        """The hand-in's text of one of the five files; "" where the release stands in for it."""
+        for folder in [] if file in self.replaced else self.folders:
+            if (folder / file).is_file():
+                return (folder / file).read_text(encoding="utf-8", errors="replace")
+        return ""
+
     def _executes(self, file: str, starts: bool):
         if starts:
             self._executing.append(file)
@@ -132,9 +142,16 @@ class _Told(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module):
         self._modules._executes(self._file, True)
+        before = defaults.now()
         try:
             super().exec_module(module)
+        except BaseException as error:
+            if self._modules.failed_import[0] is not error:  # else a file within this one raised it
+                self._modules.failed_import = (error, self._file)
+            raise
         finally:
+            if left := defaults.put_back(before):
+                self._modules.changed_by_import[self._file] = left
             self._modules._executes(self._file, False)
 
     def get_code(self, fullname):

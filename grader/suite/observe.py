@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,7 @@ import torch
 from shared.gpus import COURSE_GPU
 
 from ..gpu import open_gpu
-from . import wire
+from . import defaults, wire
 from .lab import Lab
 from .modules import Modules
 
@@ -45,6 +46,8 @@ class Request:
 def observe(request: Request, on_import: Callable[[list[str]], None] | None = None) -> bytes:
     """The reply, encoded: {"value": ...} or {"raised": {...}} when the hand-in's code raised.
 
+    Beside it "left": what the hand-in's code left changed for the whole process, in words. It has
+    been put back.
     on_import: see `Modules`; the solver reports with it which file hangs.
     """
     module_name, _, function = request.probe.partition(".")
@@ -53,13 +56,38 @@ def observe(request: Request, on_import: Callable[[list[str]], None] | None = No
     modules = Modules([Path(f) for f in request.folders], request.replaced, on_import)
     # The GPU first: a hand-in that copies `time.perf_counter` at import must copy the virtual one.
     with open_gpu(request.tier, COURSE_GPU) as gpu, modules:
+        before = defaults.now()
         try:
             reply = {"value": probe(Lab(gpu, modules), **request.args)}
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: it is the hand-in's, not ours
             reply = {"raised": described(error, modules)}
+        finally:
+            left = defaults.put_back(before)
+        reply["left"] = _left_by_imports(modules) + [_left_by_a_call(s, modules) for s in left]
         return wire.encode(reply)
+
+
+def _left_by_imports(modules: Modules) -> list[str]:
+    return [
+        f"{_at(file, setting, modules)}: importing the file changes {setting.name} for everybody. "
+        "That was undone: set it where it is needed, and put it back."
+        for file, settings in modules.changed_by_import.items()
+        for setting in settings
+    ]
+
+
+def _left_by_a_call(setting: defaults.Setting, modules: Modules) -> str:
+    loaded = [file for name, file in modules.edited.items() if name in sys.modules]
+    places = [_at(file, setting, modules) for file in loaded]
+    where = next((place for place in places if "line" in place), "the code under test")
+    return f"{where}: {setting.name} was left changed when the call was over: put it back."
+
+
+def _at(file: str, setting: defaults.Setting, modules: Modules) -> str:
+    line = defaults.line_of(setting, modules.source_of(file))
+    return f"{file}, line {line}" if line else file
 
 
 def described(error: BaseException, modules: Modules) -> dict:
@@ -70,6 +98,8 @@ def described(error: BaseException, modules: Modules) -> dict:
     file, line = (own[-1][0], own[-1][1].lineno) if own else (None, None)
     if isinstance(error, SyntaxError) and error.filename:
         file, line = modules.file_of(error.filename) or file, error.lineno
+    if not file and modules.failed_import[0] is error:  # it could not even be compiled
+        file = modules.failed_import[1]
     return {
         "type": type(error).__name__,
         "message": _message(error),

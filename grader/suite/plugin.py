@@ -12,11 +12,14 @@ import pytest
 
 from shared.assignment import assignment
 
-from .backend import Backend, InProcess, Reply, find_broken_files
+from . import advice
+from .backend import Backend, BackendFault, InProcess, Reply, find_broken_files
 from .places import folders_of, results_of
 from .score_table import Scored, score_table
 
 BACKEND = pytest.StashKey[Backend]()
+TEST_FAILED = "the test itself failed"
+PRINTED_CHARS = 4000  # of what the code under test printed, for the staff
 NUMBER = re.compile(r"(?:(S)|([CE]\d+))\.\d+")  # S.2, C3.1, E5.2
 
 
@@ -27,6 +30,7 @@ class SolutionFailed(Exception):
         super().__init__(message)
         self.traceback = traceback  # for staff
         self.own = own or []  # the hand-in's own frames, for the student
+        self.hung = False
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Record:
     staff: str  # whatever else is known
     seconds: float
     tier: str
+    hung: bool = False  # it ran out of time
+    fault: str = ""  # why it could not be judged, where that is no fault of the hand-in
 
 
 def pytest_addoption(parser):
@@ -146,15 +152,8 @@ def backend(request) -> Backend:
             _tier(config),
             results_of(config.getoption("--who")),
         )
-        present = {
-            f
-            for f in assignment().files
-            if any((folder / f).is_file() for folder in backend.folders)
-        }
-        limit = assignment().limits.import_s
-        find_broken_files(
-            backend, lambda: backend.observe_in_child("imports.every_file", {}, limit), present
-        )
+        limit_s = assignment().limits.import_s
+        find_broken_files(backend, lambda: backend.import_in_child(limit_s), backend.folders)
         config.stash[BACKEND] = backend
     return config.stash[BACKEND]
 
@@ -194,6 +193,8 @@ def probe(request, backend):
             if problem.file == file or key == "S":
                 raise SolutionFailed(problem.message, problem.traceback)
         reply = backend.observe(name, args, f"{suite_of(request.node)}/{key}")
+        left = [words for words in reply.left if words not in backend.warned]
+        request.node.left_changed = (*getattr(request.node, "left_changed", ()), *left)
         if reply.failed:
             raise failure_of(reply, file)
         return reply.value
@@ -203,13 +204,20 @@ def probe(request, backend):
 
 def failure_of(reply: Reply, file: str) -> SolutionFailed:
     """The one line that says what the hand-in's code did instead of answering."""
+    printed = f"\nprinted:\n{reply.printed[-PRINTED_CHARS:]}" if reply.printed else ""
     if reply.ended:
-        return SolutionFailed(f"{file}: the code under test {reply.ended}")
+        hint = advice.on_end(reply.ended)
+        words = f"{reply.where or file}: the code under test {reply.ended}. {hint}".strip()
+        failure = SolutionFailed(words, f"{words}{printed}")
+        failure.hung = reply.hung
+        return failure
     raised = reply.raised
     where = f"{raised['file']}, line {raised['line']}" if raised["file"] else file
     said = f"{raised['type']}: {raised['message']}" if raised["message"] else raised["type"]
     own = raised["own"] if raised["type"] != "NotImplementedError" else []
-    return SolutionFailed(f"{where}: {said}", raised["traceback"], own)
+    if not raised["file"] and (hint := advice.on_call(raised["type"], raised["message"])):
+        said += f". {hint}"
+    return SolutionFailed(f"{where}: {said}", raised["traceback"] + printed, own)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -220,20 +228,37 @@ def pytest_runtest_makereport(item, call):
         return
     if report.when != "call" and report.passed:
         return
-    message = staff = ""
+    message = staff = fault = ""
+    left = "\n".join(dict.fromkeys(getattr(item, "left_changed", ())))
     if report.failed:
         staff = str(report.longrepr)
         message = _message(call.excinfo)
+        if _is_our_fault(call.excinfo.value, report.when):
+            fault = staff
+            message = "Not judged: the test could not be run. Tell the course staff."
+        elif left:
+            message += f"\n{left}"
         report.longrepr = f"{item.function.__number__} {_title(item)}\n{message}"
         if isinstance(call.excinfo.value, SolutionFailed):
             staff = call.excinfo.value.traceback or staff
     elif report.skipped:
         message = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
+    else:
+        message = left
     record = _record(item, report.passed, message)
-    record.skipped = bool(report.skipped)
-    record.staff = staff
+    record.skipped = bool(report.skipped or fault)
+    record.staff, record.fault = staff, fault
+    record.hung = bool(report.failed and getattr(call.excinfo.value, "hung", False))
     record.seconds = round(report.duration, 3)
     report.user_properties.append(("record", asdict(record)))
+
+
+def _is_our_fault(error: BaseException, when: str) -> bool:
+    """Whether a test could not be run, rather than failed: its own set-up or the solver broke."""
+    if isinstance(error, BackendFault):
+        return True
+    theirs = isinstance(error, SolutionFailed | AssertionError | pytest.fail.Exception)
+    return when != "call" and not theirs
 
 
 def _message(excinfo) -> str:
@@ -246,7 +271,7 @@ def _message(excinfo) -> str:
         return said or "the check failed, and has no words for it: tell the course staff"
     if excinfo.type.__name__ == "Failed":  # pytest.fail
         return str(error)
-    return f"the test itself failed ({type(error).__name__}: {error}): tell the course staff"
+    return f"{TEST_FAILED} ({type(error).__name__}: {error}): tell the course staff"
 
 
 def _title(item) -> str:
@@ -280,6 +305,7 @@ def scored(record: dict) -> Scored:
         score=record["max_score"] if record["passed"] else 0.0,
         max_score=record["max_score"],
         passed=record["passed"] or record["skipped"],
+        judged=not record["skipped"],
     )
 
 
@@ -298,8 +324,15 @@ class Outcomes:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter):
-        if self.records and not self.file:
-            terminalreporter.write_line(score_table(map(scored, self.records), assignment()))
+        if not self.records or self.file:
+            return
+        backend = terminalreporter.config.stash.get(BACKEND, None)
+        for words in backend.warned if backend else ():
+            terminalreporter.write_line(words)
+        for record in self.records:
+            if record["passed"] and record["message"]:
+                terminalreporter.write_line(f"{record['number']} passed, but: {record['message']}")
+        terminalreporter.write_line(score_table(map(scored, self.records), assignment()))
 
     def plan(self, records: list[dict]):
         """What is going to run; whatever does not report later was not judged."""

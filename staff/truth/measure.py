@@ -25,6 +25,8 @@ was measured before; the optimizer's work is the same.
 import argparse
 import contextlib
 import gc
+import hashlib
+import itertools
 import json
 import math
 import os
@@ -38,6 +40,7 @@ from pathlib import Path
 import torch
 
 from a1 import session
+from olmoe.prof import cuda_time
 from olmoe.train import make_optimizer, train_step
 from shared import provenance
 from staff.truth.configurations import HIDDEN, PUBLIC, Configuration
@@ -45,8 +48,13 @@ from staff.truth.configurations import HIDDEN, PUBLIC, Configuration
 GROUPS, GROUP_MS = 8, 40.0
 QUEUED = 5
 CORES = 4
-SLEEP_CYCLES = 20_000_000
+LONGEST_SPIN_MS = 100.0
+CALIBRATION_CYCLES = 20_000_000
 OUT_OF_MEMORY = "out of memory"
+
+
+HERE = Path(__file__).parent
+OWN_CODE = ("configurations.py", "measure.py")
 
 
 class Occasion:
@@ -54,9 +62,8 @@ class Occasion:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.run = provenance.describe(
-            sys.argv, [Path(__file__), Path(session.__file__), Path(__file__).with_name(CONFIGURED)]
-        )
+        self.run = provenance.describe(sys.argv, [Path(session.__file__)])
+        self.run["code"] |= {f"staff/truth/{name}": _sha256(HERE / name) for name in OWN_CODE}
         lines = read_lines(path) if path.exists() else []
         self.done = {configuration(line) for line in lines if "layers" in line}
         for before in (line["gpu_uuid"] for line in lines if "started" in line):
@@ -74,9 +81,6 @@ class Occasion:
             file.write(json.dumps(line, allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-CONFIGURED = "configurations.py"
 
 
 def read_lines(path: Path) -> list[dict]:
@@ -102,7 +106,7 @@ def measure(one: Configuration, model, optimizer) -> dict:
 
     try:
         peak_bytes = _peak_bytes(step)
-        plain_ms = session.cuda_time(step)
+        plain_ms = cuda_time(step)
         step_ms = statistics.median(plain_ms)
         with undisturbed():
             group_ms, steps_per_group, clocks = _groups(step, step_ms)
@@ -148,7 +152,7 @@ def _groups(step: Callable, step_ms: float) -> tuple[list[float], int, dict]:
             clocks = session.clock_and_power()
         mark.record()
     torch.cuda.synchronize()
-    times = [a.elapsed_time(b) / n for a, b in zip(marks[:-1], marks[1:], strict=True)]
+    times = [a.elapsed_time(b) / n for a, b in itertools.pairwise(marks)]
     return times, n, clocks
 
 
@@ -165,10 +169,11 @@ def _queued(step: Callable) -> dict:
         step()
         end.record()
         host = (time.perf_counter() - before_s) * 1e3
-        late = start.query()  # the spin was over before the last launch
+        late = start.query()  # the spin was over before the last launch (or the queue was full)
         torch.cuda.synchronize()
-        spin_ms = max(spin_ms, 1.5 * host + 2)
-        if i > 0:  # the first one told how long a spin has to be
+        if i == 0:  # this one tells how long a spin has to be
+            spin_ms = min(1.5 * host + 2, LONGEST_SPIN_MS)
+        else:
             queued_ms.append(start.elapsed_time(end))
             host_ms.append(host)
             hidden.append(not late)
@@ -181,24 +186,24 @@ _cycles: list[float] = []
 def cycles_per_ms() -> float:
     """Cycles of `torch.cuda._sleep` in a millisecond at the GPU's full clock, measured once."""
     if not _cycles:
-        times_ms = session.cuda_time(lambda: torch.cuda._sleep(SLEEP_CYCLES), 5, 5)
-        _cycles.append(SLEEP_CYCLES / statistics.median(times_ms))
+        times_ms = cuda_time(lambda: torch.cuda._sleep(CALIBRATION_CYCLES), 5, 5)
+        _cycles.append(CALIBRATION_CYCLES / statistics.median(times_ms))
     return _cycles[0]
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """No garbage collection, and this process, all its threads, on the same few cores."""
-    threads = (
-        [int(t) for t in os.listdir("/proc/self/task")] if hasattr(os, "sched_setaffinity") else []
-    )
-    before = {t: os.sched_getaffinity(t) for t in threads}
-    cores = set(sorted(os.sched_getaffinity(0))[-CORES:]) if threads else set()
+    before = {}
+    for thread in map(int, os.listdir("/proc/self/task")):
+        with contextlib.suppress(OSError):  # it has ended
+            before[thread] = os.sched_getaffinity(thread)
+    cores = sorted(os.sched_getaffinity(0))[-CORES:]
     gc.collect()
     gc.disable()
     try:
-        for thread in threads:
-            with contextlib.suppress(OSError):  # it has ended
+        for thread in before:
+            with contextlib.suppress(OSError):
                 os.sched_setaffinity(thread, cores)
         yield
     finally:
@@ -206,6 +211,10 @@ def undisturbed() -> Iterator[None]:
         for thread, allowed in before.items():
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(thread, allowed)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _short(times_ms: list[float]) -> list[float]:

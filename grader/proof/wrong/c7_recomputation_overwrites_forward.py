@@ -2,7 +2,7 @@
 
 exercise: C7
 caught by: C7.3
-says: was expected
+says: fire again, in the middle
 """
 
 

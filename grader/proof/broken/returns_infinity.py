@@ -1,0 +1,17 @@
+"""A number beyond all others.
+
+loses: C2.1
+says: returned inf, which is not a finite number
+"""
+
+from ..compose import compose
+
+CHANGE = """
+def gemm_flops(m, k, n):
+    return float("inf")
+"""
+
+
+def broken(files):
+    source = files["a1/perfmodel.py"].decode()
+    files["a1/perfmodel.py"] = compose(source, CHANGE).encode()
