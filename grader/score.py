@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from grader.judge.contain import LADDER
+
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog=f"Exit status: {EXIT_SCORED} scored, whatever the score; {EXIT_USAGE} called "
@@ -62,8 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--containment",
         default="",
+        choices=["", *(rung.name for rung in LADDER)],
         metavar="RUNG",
-        help="begin at this rung instead of the strongest",
+        help="begin at this rung, not the strongest: " + ", ".join(r.name for r in LADDER),
     )
     parser.add_argument(
         "--hidden-tests-unshielded",

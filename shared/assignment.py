@@ -75,8 +75,13 @@ class Limits:
     import_s: float
     test_s: float
     suite_s: float
+    cpu_s: int
     resident_mib: int
     printed_bytes: int
+    printed_mib: int
+    written_mib: int
+    written_files: int
+    open_files: int
     processes: int
 
 

@@ -97,12 +97,14 @@ def _run(
     files = handin.for_running()
     staged = folder / "staged"
     staged.mkdir()
-    folder.chmod(0o755)  # the solver is another user
+    folder.chmod(0o711)  # the solver may be another user; it need not list this
+    private = folder / "private"  # what the judge writes down as it goes
+    private.mkdir(mode=0o700)
     stage.lay_out(staged)
     sources = {f: data for f, data in files.items() if f in table.files}
     handed_in = stage.put_in(staged / "handin", sources)
     artifacts = stage.put_in(
-        folder / "artifacts", {f: d for f, d in files.items() if f not in table.files}
+        private / "artifacts", {f: d for f, d in files.items() if f not in table.files}
     )
     rung = contain.strongest(staged, options.rung)
     results.provenance["containment"] = rung.name
@@ -122,7 +124,7 @@ def _run(
             if left < LEAST_S and solver.hung:
                 _say_overtime(results, solver.hung)
                 continue
-            outcome = run_suite(suite, solver, folder, max(LEAST_S, left), list(options.select))
+            outcome = run_suite(suite, solver, private, max(LEAST_S, left), list(options.select))
             for record in outcome.records.values():
                 results.record(TestResult.of_record(record))
             _note_what_tests_broke(outcome, results)
@@ -161,7 +163,8 @@ def _note_what_tests_broke(outcome: Outcome, results: Results) -> None:
 def _refuse_hidden(results: Results, rung: contain.Rung) -> None:
     results.grader_fault += (
         "The hidden tests did not run: nothing on this machine keeps staff files from the "
-        f"hand-in's code ({rung.says}). Install bubblewrap, or say --hidden-tests-unshielded.\n"
+        f"hand-in's code ({rung.says}; {rung.why_not_hidden}). `python -m grader.judge.contain` "
+        "tells what would; or say --hidden-tests-unshielded.\n"
     )
 
 

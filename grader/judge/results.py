@@ -237,7 +237,9 @@ class Results:
             parts.append(f"Public: {round(score, 2):g}/{round(most, 2):g}")
         if any(test.suite == "hidden" for test in self.tests):
             parts.append("The hidden tests' points are shown when the grades are published.")
-        unjudged = sum(not t.judged and t.visibility == "visible" for t in self.tests)
+        unjudged = sum(
+            not t.judged and t.visibility == "visible" and t.max_score > 0 for t in self.tests
+        )
         if unjudged and not self.grader_fault:
             parts.append(f"{unjudged} tests were not judged (yet); they are marked below.")
         if self.problems:

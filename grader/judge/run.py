@@ -90,12 +90,12 @@ def _child(arguments: list[str], backend: Backend, said: Path) -> None:
     # Other people's plugins cost a second to import, and none of them is for judging.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
-        with open(said, "w", encoding="utf-8") as out:
-            os.dup2(out.fileno(), 1)
-            os.dup2(out.fileno(), 2)
+        out = open(said, "w", encoding="utf-8")  # noqa: SIM115  until the process ends
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+        sys.stdout = sys.stderr = out
         code = int(pytest.main(arguments, plugins=[_Judge(backend)]))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        out.flush()
     finally:
         os._exit(code)
 

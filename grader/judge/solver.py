@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import select
 import signal
@@ -33,13 +34,12 @@ from ..suite.backend import (
     reply_of,
 )
 from ..suite.observe import Request
-from .contain import Rung, environment
+from .contain import Cell, Rung
+from .watch import TOO_MUCH, WATCH_S, Watch, out_of_service
 
 HUNG_SHARE = 0.1  # of a test's time, once one test of the exercise has exceeded it
-TOO_MUCH = ("used more than", "had more than")
 START_S = 120  # importing torch on a cold and busy disk
 SWEEP_S = 10  # killing a process that holds gigabytes takes the kernel a while
-WATCH_S = 0.05  # how often memory and the number of processes are looked at
 
 
 class SolverFault(BackendFault):
@@ -109,7 +109,11 @@ class Solver:
             self._end_child()
         if not self._child:
             self._child = self._fork_child(group)
-        reply = _converse(self._child, request, _Watch(self._zygote, self.limits, limit_s))
+        child = self._child
+        watch = Watch(
+            self._zygote, self._cell, limit_s, lambda: sum(o.read_bytes for o in child.output)
+        )
+        reply = _converse(child, request, watch)
         if reply.ended == ENDED:
             reply = dataclasses.replace(reply, ended=ended_with(self._how_it_ended()))
         out, err = self._child.output
@@ -157,16 +161,16 @@ class Solver:
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         released = str(self.staged / "released")
+        self._cell = Cell(self.rung, self.staged, self.limits, self.tier == "cuda")
         start = (
             f"import sys; sys.path.insert(0, {released!r}); "
-            f"from grade.solver.zygote import main; main({theirs.fileno()})"
+            f"from grade.solver.zygote import main; "
+            f"main({theirs.fileno()}, {self._cell.shield().encoded()!r})"
         )
-        command = self.rung.wrap(
-            [sys.executable, "-P", "-s", "-c", start], self.staged, self.tier == "cuda"
-        )
+        command = self._cell.command([sys.executable, "-P", "-s", "-c", start])
         self._process = subprocess.Popen(
             command,
-            env=environment(),
+            env=self._cell.environment(),
             cwd="/",
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -183,6 +187,7 @@ class Solver:
         if ready != b"ready":
             self._process.kill()
             said = self._process.communicate()[1].decode(errors="replace")[-4000:]
+            self._cell.close()
             raise SolverFault(f"the solver did not start ({self.rung.name}):\n{said}")
         self._process.stderr.close()
         self._zygote = _innermost(self._process.pid)
@@ -192,27 +197,39 @@ class Solver:
         self._control.close()
         with contextlib.suppress(psutil.Error):
             self._sweep()
+        if out_of_service(self._zygote):  # it would not hear that the socket is closed
+            self._process.kill()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._cell.close()
 
     def _fork(self, fds: list[int]) -> None:
-        """Has the zygote fork a child on `fds`; a zygote that does not answer is replaced."""
+        """Has the zygote fork a child on `fds`.
+
+        A zygote that does not answer, was stopped, or cannot clear away what the last probe wrote
+        is replaced.
+        """
         for attempt in (1, 2):
-            try:
-                socket.send_fds(self._control, [b"fork"], fds)
-                if self._control.recv(16):
-                    return
-            except (OSError, TimeoutError):
-                pass
+            answer = b""
+            with contextlib.suppress(OSError, TimeoutError):
+                if not out_of_service(self._zygote):
+                    socket.send_fds(self._control, [b"fork"], fds)
+                    answer = self._control.recv(400)
+            if answer == b"forked":
+                return
+            if answer.startswith(b"unshielded"):
+                raise SolverFault(f"a probe's process was not shut in: {answer.decode()}")
             if attempt == 1:
                 self._stop()
                 self._start()
         raise SolverFault("the solver's zygote does not fork")
 
     def _how_it_ended(self) -> int | None:
+        if out_of_service(self._zygote):
+            return None
         try:
             self._control.send(b"status")
             return int(self._control.recv(16))
@@ -263,36 +280,6 @@ class _Child:
     group: str
 
 
-@dataclass
-class _Watch:
-    """The caps on one probe, as seen from outside."""
-
-    zygote: psutil.Process
-    limits: Limits
-    limit_s: float
-
-    def __post_init__(self):
-        self._end = time.monotonic() + self.limit_s
-
-    def exceeded(self) -> str:
-        """What was exceeded, in words that follow "the code under test"; or nothing."""
-        if time.monotonic() > self._end:
-            return f"{TOOK_LONGER} {self.limit_s:g} s"
-        try:
-            processes = self.zygote.children(recursive=True)
-        except psutil.NoSuchProcess:
-            return "ended the process that tests it"
-        if len(processes) > self.limits.processes:
-            return f"{TOO_MUCH[1]} {self.limits.processes} processes"
-        resident = 0
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                resident += process.memory_info().rss
-        if resident > self.limits.resident_mib << 20:
-            return f"{TOO_MUCH[0]} {self.limits.resident_mib} MiB of memory"
-        return ""
-
-
 class _Output:
     """The end of what a probe's process prints; never waited for."""
 
@@ -301,6 +288,8 @@ class _Output:
         self.read_bytes = 0
         self.read_fd, self.write_fd = os.pipe()
         os.set_blocking(self.read_fd, False)
+        with contextlib.suppress(OSError):  # fewer turns for a flood
+            fcntl.fcntl(self.write_fd, fcntl.F_SETPIPE_SZ, 1 << 20)
         self._kept = bytearray()
         self.ended = False  # everybody who could write has closed it
         self._writing = True
@@ -316,9 +305,9 @@ class _Output:
 
     def drain(self) -> None:
         """Reads what there is, a bounded number of times: a flood must not hold the judge."""
-        for _ in range(64):
+        for _ in range(8):
             try:
-                data = os.read(self.read_fd, 1 << 16)
+                data = os.read(self.read_fd, 1 << 20)
             except BlockingIOError:
                 return
             if not data:
@@ -326,21 +315,23 @@ class _Output:
                 return
             self.read_bytes += len(data)
             self._kept += data
-            del self._kept[: -self._keep_bytes]
+            if len(self._kept) > 2 * self._keep_bytes:  # not each time: it moves what is kept
+                del self._kept[: -self._keep_bytes]
 
     def take(self) -> str:
         """What was printed since the last time."""
-        text = self._kept.decode(errors="replace")
+        text = self._kept[-self._keep_bytes :].decode(errors="replace")
         self._kept.clear()
         return text
 
 
-def _converse(child: _Child, request: bytes, watch: _Watch) -> Reply:
+def _converse(child: _Child, request: bytes, watch: Watch) -> Reply:
     """Sends the request, and reads until the reply, the end of the process, or a cap."""
     sock, outputs = child.sock, child.output
     sock.setblocking(False)
-    to_send = memoryview(frames.message(frames.REQUEST, request))
-    reader = frames.Reader()
+    number = frames.draw_number()
+    to_send = memoryview(frames.message(frames.REQUEST, number, request))
+    reader = frames.Reader(number)
     executing: tuple[str, ...] = ()
     while True:
         readers = [sock, *(o.read_fd for o in outputs if not o.ended)]

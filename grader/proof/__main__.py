@@ -32,7 +32,8 @@ def main() -> int:
     corpus = [c for c in corpus if options.names in c.name]
     judged = [e.key for e in assignment().of_kind("coding")]
     jobs = [(c.name, c.files(), [c.exercise]) for c in corpus]
-    jobs += [("staff solution", solution(), judged), ("stubs", stubs(), judged)]
+    # First, since everything is compared with them.
+    jobs = [("staff solution", solution(), judged), ("stubs", stubs(), judged), *jobs]
     everything = judged if options.all_exercises else None
 
     verdicts: dict[str, Verdict] = {}
@@ -43,9 +44,13 @@ def main() -> int:
         done = pool.imap_unordered(judge_job, jobs)
         for verdict in tqdm(done, total=len(jobs), unit="hand-in", disable=not sys.stderr.isatty()):
             verdicts[verdict.name] = verdict
-    if options.json:
-        options.json.write_text(json.dumps({n: vars(v) for n, v in sorted(verdicts.items())}))
+            if options.json:  # each time: a run that is cut short leaves what it has
+                _write(options.json, verdicts)
     return report(corpus, verdicts, everything is not None)
+
+
+def _write(path: Path, verdicts: dict[str, Verdict]) -> None:
+    path.write_text(json.dumps({n: vars(v) for n, v in sorted(verdicts.items())}))
 
 
 def report(corpus, verdicts: dict[str, Verdict], all_exercises: bool) -> int:

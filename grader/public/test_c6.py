@@ -13,7 +13,6 @@ from gradescope_utils.autograder_utils.decorators import number, weight
 RELATIVE_ERROR = {"virtual": 1e-4, "cuda": 3e-2}
 # Of what a micro batch's forward pass keeps, so much may remain when the next one's begins.
 LEFT_SHARE = 0.3
-PHASES = ("forward", "backward", "optimizer")
 
 
 @number("C6.1")

@@ -227,7 +227,7 @@ def _uneven_steps(draw: random.Random) -> Setup:
     inner = [low, middle, slowest]
     draw.shuffle(inner)
     first, last = draw.choice([(second, fourth), (fourth, second)])
-    forward = [draw.uniform(600, 620) for _ in range(warmup)] + [first, *inner, last]
+    forward = [draw.uniform(800, 820) for _ in range(warmup)] + [first, *inner, last]
     return Setup(
         n_layers=N_LAYERS,
         slow=draw.choice(list(LAYERS.values())),

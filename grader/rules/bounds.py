@@ -15,7 +15,7 @@ from .recordings import RECORDED, steps_in
 from .rule import rule
 
 NOT_WAITED = "was the GPU waited for, and are the iterations divided out once? (Coding 1)"
-LARGE_MS = 0.1  # floors above this one dwarf the cost of a launch
+LARGE_MS = 1.0  # floors above this one dwarf the cost of launches
 TOO_SLOW = 300  # times the floor: a shared slice of a GPU is not so slow, a wrong unit is
 ABOVE_MAX_CLOCK = 1.05
 LEAST_CLOCK_MHZ = 100  # GPUs idle at more
@@ -43,7 +43,7 @@ def _not_below(where: str, what: str, gpu: Gpu, seen_ms: float, floor_ms: float)
     elif has_sheet(gpu) and floor_ms > LARGE_MS and seen_ms > TOO_SLOW * floor_ms:
         yield (
             f"{where}: {what} in {seen_ms:.4g} ms is {seen_ms / floor_ms:.0f} times what an "
-            f"{gpu.name} needs at its peak: are these milliseconds?"
+            f"{gpu.name} needs at its peak: are these milliseconds, and of one call?"
         )
 
 
@@ -167,7 +167,12 @@ def step_above_its_floor(results: Results, name: str) -> Iterator[str]:
     training state, read and written) each take at least their share."""
     for where, row, step in _steps(results, name, "micro_batch_size"):
         for column in ("step_ms", "forward_ms", "backward_ms", "recompute_ms", "optimizer_ms"):
-            if pd.notna(row[column]):
+            if column == "recompute_ms" and step.recompute and row[column] == 0:
+                yield (
+                    f"{where}, column recompute_ms: 0 in a step with recomputation: does the model "
+                    "recompute (Coding 5), and does stage_times tell it from backward (Coding 7)?"
+                )
+            elif pd.notna(row[column]):
                 floor_ms = getattr(step, column)
                 what = f"{column.removesuffix('_ms')} of {_described(step)}"
                 yield from _not_below(

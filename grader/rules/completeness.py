@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from shared.artifacts import OUT_OF_MEMORY, missing_rows, table, too_little
+from shared.artifacts import OUT_OF_MEMORY, Table, missing_rows, table, too_little
 from shared.assignment import assignment
 
 from .experiment import Results, tables_of
@@ -42,6 +42,19 @@ def _picture(results: Results, name: str, command: str) -> Iterator[str]:
         yield f"{name} is {size[0]} x {size[1]} pixels, too small to read: run {command} again"
 
 
+def _called(wanted: Table, row: Mapping) -> str:
+    """A required row in words: "expert gate_proj, m 256".  What all have in common is left out."""
+    told = [c for c, values in wanted.rows.items() if len(values) > 1]
+    named = (
+        "shape",
+        "workload",
+        "op",
+        "stage",
+        "range",
+    )  # columns whose values speak for themselves
+    return ", ".join(str(row[c]) if c in named else f"{c} {row[c]}" for c in told)
+
+
 @rule("*")
 def rows_are_there(results: Results, name: str) -> Iterator[str]:
     """Every configuration that the experiment asks for has its row: a script that was interrupted,
@@ -51,19 +64,14 @@ def rows_are_there(results: Results, name: str) -> Iterator[str]:
     if not missing:
         return
     what = wanted.recording or wanted.file
-    # a column with one wanted value says nothing, unless nothing has that value
-    told = [c for c, values in wanted.rows.items() if len(values) > 1]
-    wrong = [c for c, v in wanted.rows.items() if len(v) == 1 and not (frame[c] == v[0]).any()]
+    fixed = {c: v[0] for c, v in wanted.rows.items() if len(v) == 1}
+    wrong = [f"{c} {value}" for c, value in fixed.items() if not (frame[c] == value).any()]
     if wrong:
-        said = ", ".join(f"{c} {wanted.rows[c][0]}" for c in wrong)
-        yield f"{what}: no row with {said}; run {wanted.command}"
+        yield f"{what}: no row with {', '.join(wrong)}; run {wanted.command}"
         return
-    keys = [
-        row["range"] if told == ["range"] else " ".join(f"{c} {row[c]}" for c in told)
-        for row in missing
-    ]
-    more = f" and {len(keys) - NAMED_ROWS} more" if len(keys) > NAMED_ROWS else ""
-    yield f"{what}: no row for {', '.join(keys[:NAMED_ROWS])}{more}; run {wanted.command}"
+    named = "; ".join(_called(wanted, row) for row in missing[:NAMED_ROWS])
+    more = f" and {len(missing) - NAMED_ROWS} more" if len(missing) > NAMED_ROWS else ""
+    yield f"{what}: no row for {named}{more}; run {wanted.command}"
 
 
 @rule("*")
@@ -71,16 +79,14 @@ def no_row_is_there_twice(results: Results, name: str) -> Iterator[str]:
     """A table that one run writes has one row per configuration.  Two runs joined by hand leave it
     open which of them the row, the plot and the totals are of."""
     wanted, frame = table(name), results.frame(name)
-    keys = [c for c in wanted.rows if c in frame]
+    keys = list(wanted.rows)
     if not keys or wanted.append:
         return
-    twice = frame.duplicated(keys)
-    for line, row in frame[twice].iterrows():
+    for line, row in frame[frame.duplicated(keys)].iterrows():
         first = frame.index[(frame[keys] == row[keys]).all(axis=1)][0]
-        what = " ".join(str(row[c]) for c in keys)
         yield (
-            f"{wanted.file}, lines {first} and {line}: {what} is there twice, from two runs "
-            f"perhaps; run {wanted.command} once more, which writes the file anew"
+            f"{wanted.file}, lines {first} and {line}: {_called(wanted, row)} is there twice, from "
+            f"two runs perhaps; run {wanted.command} once more, which writes the file anew"
         )
 
 

@@ -16,11 +16,12 @@ from .rule import across, rule
 TIMES_THE_WORK = 8  # between two times that are compared: a busy neighbour makes a factor of 2 or 3
 TIMES_ANY_WORK = 64  # between operations that use the GPU to different degrees
 SURELY_BUSY_MS = 1  # floors from which on neither launches nor a neighbour's time slices matter
+TIMES_THE_STEP = 16  # between the tokens of two steps: a host several times slower hides 4
 BUSY_TOKENS = 8192  # of a step: its kernels, not their launches, take the time
 TIMES_THE_TOKENS = 4  # between two peaks of memory, which do not depend on the machine
 SAME_GIB = 0.25  # workspaces of libraries
-BACKWARD_LESS = 0.75  # of the forward pass: it does twice the arithmetic
-LAYERS_ALIKE = 2.5
+BACKWARD_LESS = 0.62  # of the forward pass, whose launches a busy host can make it wait for
+LAYERS_ALIKE = 3
 NAIVE_LESS = 0.8
 
 
@@ -85,11 +86,12 @@ def _measured(results: Results, name: str) -> pd.DataFrame:
 
 @rule("sweep")
 def more_tokens_take_longer(results: Results, name: str) -> Iterator[str]:
-    """A step of 8192 tokens or more takes longer than one of an eighth of the tokens."""
+    """A step of 8192 tokens or more takes longer than one of a sixteenth of the tokens, in the
+    same run: another may have been on another machine."""
     file = table(name).file
-    for _, rows in _measured(results, name).groupby(["layers", "recompute"]):
+    for _, rows in _measured(results, name).groupby(["layers", "recompute", "run"]):
         for large in rows.index[rows["tokens"] >= BUSY_TOKENS]:
-            smaller = rows[rows["tokens"] * TIMES_THE_WORK <= rows["tokens"][large]]
+            smaller = rows[rows["tokens"] * TIMES_THE_STEP <= rows["tokens"][large]]
             if smaller.empty:
                 continue
             slowest = smaller["step_ms"].idxmax()

@@ -3,7 +3,8 @@
 The judge sends, over the control socket, three descriptors per probe: a data socket, and where
 the child's output goes. The request itself travels over the data socket and is read by the child
 alone, so that this process never sees an argument of a hidden test. The judge kills whatever a
-probe leaves behind; this process only forks and reaps.
+probe leaves behind; this process only forks, reaps, and empties the private folder. A child puts
+up its shield before it reads the request, and the judge learns of a child only after that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import fcntl
 import importlib
 import os
 import pkgutil
@@ -21,15 +23,22 @@ import sys
 import time
 
 from . import frames
+from .shield import Shield, emptied, first_to_go
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+SHIELDED = b"+"
 
 
-def main(control_fd: int) -> None:
-    """Serves until the judge closes the control socket."""
+def main(control_fd: int, shield: str) -> None:
+    """Serves until the judge closes the control socket.
+
+    shield: what each child puts up, encoded.
+    """
+    shield = Shield.decoded(shield)
+    first_to_go()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans stay below us, where they are found
@@ -46,13 +55,25 @@ def main(control_fd: int) -> None:
             control.send(str(_exit_status(pid)).encode())
             continue
         _reap()
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            _child(*fds)
+        pid, answer = 0, b"litter"
+        if emptied(shield.temp):
+            pid, answer = _fork(control, fds, shield)
         for fd in fds:
             os.close(fd)
-        control.send(b"forked")
+        control.send(answer)
+
+
+def _fork(control: socket.socket, fds: list[int], shield: Shield) -> tuple[int, bytes]:
+    """A child that has put up its shield; its pid and what to tell the judge."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        _child(*fds, tell, shield)
+    os.close(tell)
+    with open(told, "rb") as pipe:
+        said = pipe.read()
+    return pid, b"forked" if said == SHIELDED else b"unshielded: " + said[:200]
 
 
 def _preload() -> None:
@@ -90,7 +111,7 @@ def _exit_status(pid: int) -> int | str:
     return "?"
 
 
-def _child(data_fd: int, out_fd: int, err_fd: int) -> None:
+def _child(data_fd: int, out_fd: int, err_fd: int, tell_fd: int, shield: Shield) -> None:
     """Answers its requests and ends; nothing of it returns to the zygote."""
     code = 1
     try:
@@ -100,19 +121,32 @@ def _child(data_fd: int, out_fd: int, err_fd: int) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (out_fd, 1), (err_fd, 2)):
             os.dup2(source, target)
-        keep = 3
+        keep, tell = 3, 4
+        # Out of the way first: one of them may be where another has to go.
+        data_fd, tell_fd = (fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (data_fd, tell_fd))
         os.dup2(data_fd, keep)
-        os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.dup2(tell_fd, tell)
+        os.closerange(tell + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         faulthandler.enable(2)  # says at which line a fault of memory happened
         faulthandler.register(signal.SIGUSR1, 2)  # the judge asks so where an endless loop is
+        _put_up(shield, tell)
         _answer(socket.socket(fileno=keep))
         code = 0
     finally:
         os._exit(code)
+
+
+def _put_up(shield: Shield, tell_fd: int) -> None:
+    try:
+        shield.put_up()
+    except (OSError, ValueError) as error:
+        os.write(tell_fd, str(error).encode())
+        raise
+    os.write(tell_fd, SHIELDED)
+    os.close(tell_fd)
 
 
 def _answer(data: socket.socket) -> None:
@@ -122,13 +156,16 @@ def _answer(data: socket.socket) -> None:
 
     while True:
         try:
-            request = Request.decoded(frames.receive(data))
+            number, body = frames.receive(data)
         except EOFError:
             return
         reply = observe(
-            request, lambda files: frames.send(data, frames.IMPORTING, wire.encode(files))
+            Request.decoded(body),
+            lambda files, number=number: frames.send(
+                data, frames.IMPORTING, number, wire.encode(files)
+            ),
         )
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the hand-in's code may have closed it
                 stream.flush()
-        frames.send(data, frames.REPLY, reply)
+        frames.send(data, frames.REPLY, number, reply)

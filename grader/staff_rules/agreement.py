@@ -7,14 +7,12 @@ smaller ones, which are launch-bound and measure the host's CPU, by half.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 
 from ..rules.experiment import Results
 from .note import Note
-from .reading import KINDS, gpu_ms, measured, sweep, trace_ms, whole_step
+from .reading import folded, gpu_ms, measured, sweep, trace_ms, whole_step
 
 WORKLOADS = ("large GEMM, 8192^3", "add two 1 GiB tensors", "small GEMM, 64 x 2048 x 1024")
 TRACED = ("fwd_small", "fwd_large", "fwd_small_naive", "train", "train_rc", "train_naive")
@@ -46,9 +44,10 @@ def step_and_stages(results: Results) -> list[Note]:
     bad = frame[off > frame["tokens"].map(may_differ)]
     if bad.empty:
         return []
-    figures = {"rows": len(bad), "of": len(frame), "step / stages": float(
-        (bad["step_ms"] / bad["stages_ms"]).iloc[0])}  # fmt: skip
-    return [Note("step_and_stages", "sweep.csv", "the step is not what its stages add up to", figures)]
+    ratio = float((bad["step_ms"] / bad["stages_ms"]).iloc[0])
+    figures = {"rows": len(bad), "of": len(frame), "step / stages": ratio}
+    what = "the step is not what its stages add up to"
+    return [Note("step_and_stages", "sweep.csv", what, figures)]
 
 
 def optimizer_time(results: Results) -> list[Note]:
@@ -101,7 +100,9 @@ def same_step(results: Results) -> list[Note]:
         known = {file: ms for file, ms in steps.items() if ms > 0}
         if known and apart(max(known.values()), min(known.values())) > may_differ(tokens):
             what = "the same step took different times"
-            return [Note("same_step", ", ".join(known), what, {f"{f} ms": t for f, t in known.items()})]
+            return [
+                Note("same_step", ", ".join(known), what, {f"{f} ms": t for f, t in known.items()})
+            ]
         steps = {}
     return []
 
@@ -204,7 +205,7 @@ def recording_and_trace(results: Results) -> list[Note]:
         steps = sum(name == "step" for name, _ in trace)
         if not steps:
             continue
-        names = pd.Series([re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name) for name, _ in trace])
+        names = pd.Series([folded(name) for name, _ in trace])
         totals = pd.Series([ms for _, ms in trace]).groupby(names).sum() / steps
         off = {
             name: summary[name]

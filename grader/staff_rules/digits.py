@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 
@@ -12,7 +10,7 @@ from shared.gpus import COURSE_GPU
 
 from ..rules.experiment import Results
 from .note import Note
-from .reading import CONFIGURATION, KINDS, measured, resolution, six_digits
+from .reading import KINDS, at_least, gpu_names, measured, resolution, six_digits
 
 # CUDA events are stamped in ticks of 32 ns on the course's GPU (an H200, driver 580): every one of
 # the 270 times of a measured set that has digits enough to show it is a multiple.  The median of
@@ -47,7 +45,7 @@ def timer_tick(results: Results) -> list[Note]:
         ns = _values(frame, columns) * 1e6
         ns = ns[ns < 1e6]
         off = ~_on_grid(ns, MEDIAN_NS, slack_ns=0)
-        known = results.gpu_names(name) == [COURSE_GPU.name] or off.sum() < 0.4 * len(ns)
+        known = gpu_names(results, name) == {COURSE_GPU.name} or off.sum() < 0.4 * len(ns)
         if off.any() and known and (len(ns) >= 8 or off.sum() >= 2):
             what = "times are not multiples of the GPU timer's tick: not as an event gave them"
             figures = {"off": int(off.sum()), "of": len(ns), "tick in ns": MEDIAN_NS}
@@ -74,8 +72,8 @@ def stages_tick(results: Results) -> list[Note]:
         if len(ns) < 12:
             continue
         on, n = int(_on_grid(ns, TICK_NS, slack_ns=3).sum()), len(ns)
-        keeps = _at_least(on, n, 0.5) < UNLIKELY
-        kept_by_chance = on < 0.75 * n and n >= 30 and results.gpu_names(name) == [COURSE_GPU.name]
+        keeps = at_least(on, n, 0.5) < UNLIKELY
+        kept_by_chance = on < 0.75 * n and n >= 30 and gpu_names(results, name) == {COURSE_GPU.name}
         figures = {"off": n - on, "of": n, "tick in ns": TICK_NS}
         if keeps and on < n:
             what = "most times are multiples of the GPU timer's tick, and some are not: changed?"
@@ -97,11 +95,6 @@ def _on_grid(ns: np.ndarray, tick_ns: int, slack_ns: float) -> np.ndarray:
     # an event's time is a float32 of milliseconds, hence the last term
     allowed = resolution(ns) / 2 * 1.01 + slack_ns + ns * 2.0**-23
     return np.abs(ns - tick_ns * np.round(ns / tick_ns)) <= allowed
-
-
-def _at_least(k: int, n: int, p: float) -> float:
-    """Probability of at least `k` of `n` where each happens with probability `p`."""
-    return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
 
 
 WRITTEN = {  # measured columns that carry six digits
@@ -142,13 +135,13 @@ def last_digits(results: Results) -> list[Note]:
     The sixth digit of times above 10 ms, over all files: there the tick leaves no trace, and all
     ten digits are equally likely.  Two-sided binomial test of 0 and 5, and of the commonest digit.
 
-    Honest cause: none but chance, once in ten thousand.
+    Honest cause: none but chance, once in a million.
     """
     digits: list[int] = []
     for name, columns in WRITTEN.items():
         frame = measured(results, name)
         if frame is not None:
-            values = _values(frame, columns)
+            values = _values(frame.drop_duplicates(), columns)
             values = values[values >= 10]
             digits += [int(d) % 10 for d in np.round(values / resolution(values))]
     n = len(digits)
@@ -156,9 +149,9 @@ def last_digits(results: Results) -> list[Note]:
         return []
     ends = sum(d in (0, 5) for d in digits)
     often = max(np.bincount(digits, minlength=10))
-    chance = min(_at_least(ends, n, 0.2), _at_least(n - ends, n, 0.8)) * 2
-    chance = min(chance, _at_least(often, n, 0.1) * 10)
-    if chance >= UNLIKELY:
+    chance = min(at_least(ends, n, 0.2), at_least(n - ends, n, 0.8)) * 2
+    chance = min(chance, at_least(often, n, 0.1) * 10)
+    if chance >= UNLIKELY / 100:  # several tests in one, on every hand-in
         return []
     what = "the last digits of the times are not evenly spread"
     figures = {"end in 0 or 5": ends, "commonest": int(often), "of": n, "by chance": chance}
@@ -175,11 +168,11 @@ def repeated_values(results: Results) -> list[Note]:
     Honest cause: none but chance.
     """
     found = []
-    for name, keys, columns in (
-        ("sweep", CONFIGURATION, ["step_ms", "forward_ms", "backward_ms"]),
-        ("micro_batches", ["micro_batch_size", "recompute"], ["step_ms"]),
-        ("gemm", ["shape", "m"], ["ms"]),
-        ("ops", ["op", "tensor_bytes"], ["ms"]),
+    for name, columns in (
+        ("sweep", ["step_ms", "forward_ms", "backward_ms"]),
+        ("micro_batches", ["step_ms"]),
+        ("gemm", ["ms"]),
+        ("ops", ["ms"]),
     ):
         frame = measured(results, name)
         if frame is None:
@@ -195,10 +188,11 @@ def repeated_values(results: Results) -> list[Note]:
     return found
 
 
-DERIVED = (  # column, the time it comes from, what is divided, the least time, in that row's units
+DERIVED = (  # table, column, the time that it comes from, what is divided by it
     ("gemm", "tflops", "ms", lambda f: 2.0 * f["m"] * f["k"] * f["n"] / 1e9),
     ("ops", "gbs", "ms", lambda f: f["bytes_moved"] / 1e6),
-    ("micro_batches", "tokens_per_s", "step_ms", lambda f: f["global_batch_size"] * f["seqlen"] * 1e3),
+    ("micro_batches", "tokens_per_s", "step_ms",
+     lambda f: f["global_batch_size"] * f["seqlen"] * 1e3),
     ("sweep", "tokens_per_s", "step_ms", lambda f: f["micro_batch_size"] * f["seqlen"] * 1e3),
 )  # fmt: skip
 
@@ -232,7 +226,9 @@ def derived_after_rounding(results: Results) -> list[Note]:
         rows, files = rows + len(ms), [*files, table(name).file]
     if chance >= UNLIKELY:
         return []
-    what = "rates follow from the rounded times to the last digit: computed from the file afterwards"
+    what = (
+        "rates follow from the rounded times to the last digit: computed from the file afterwards"
+    )
     return [
         Note("derived_after_rounding", ", ".join(files), what, {"rows": rows, "chance": chance})
     ]

@@ -15,7 +15,7 @@ from shared.artifacts import table
 from ..rules.experiment import Results
 from .agreement import may_differ
 from .note import Note
-from .reading import CONFIGURATION, KINDS, measured
+from .reading import CONFIGURATION, KINDS, gpu_names, measured, runs_of
 
 MEASURED = {  # artifact -> (its keys, the columns that carry noise)
     "gemm": (["shape", "m"], ["ms"]),
@@ -40,7 +40,7 @@ def same_as(results: Results, others: Mapping[str, Results]) -> list[Note]:
 
     A copy whose numbers were stirred a little is found by its launch-bound GEMMs and operations.
     They measure the host, and every run has a few that are 10 to 50% slower than their neighbours.
-    Where nine in ten are within 4% of somebody else's, the two are one measurement.
+    Where nine in ten are within 2.5% of somebody else's, the two are one measurement.
 
     Honest cause: two students who ran the experiments together and each handed them in.
     """
@@ -62,7 +62,7 @@ def same_as(results: Results, others: Mapping[str, Results]) -> list[Note]:
         both = pd.concat([launches, _launches(other)], axis=1, join="inner").dropna()
         if len(both) >= 20:
             off = np.quantile(np.abs(np.log(both.iloc[:, 0] / both.iloc[:, 1])), 0.9)
-            if off < 0.04:
+            if off < 0.025:
                 figures = {"launch-bound": len(both), "nine in ten within": float(off)}
                 what = f"launch-bound times are those of {name}, stirred a little"
                 found.append(Note("same_as", "gemm.csv, ops.csv", what, figures))
@@ -94,7 +94,10 @@ def _launches(results: Results) -> pd.Series:
 
 def _run_names(results: Results) -> set[str]:
     return {
-        r["run"] for name in MEASURED for r in results.runs(name) if isinstance(r.get("run"), str)
+        r["run"]
+        for name in MEASURED
+        for r in runs_of(results, name)
+        if isinstance(r.get("run"), str)
     }
 
 
@@ -108,7 +111,7 @@ def unlike_staff(results: Results, staff: Results) -> list[Note]:
 
     Honest cause: a GPU with a lower power limit, shared, or hot; a model whose code was changed.
     """
-    if not set(results.gpu_names("gemm")) & set(staff.gpu_names("gemm")):
+    if not gpu_names(results, "gemm") & gpu_names(staff, "gemm"):
         return []
     off = []
     for artifact in ("gemm", "ops", "sweep"):

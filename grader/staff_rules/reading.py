@@ -7,17 +7,24 @@ broken or far larger than an honest one is passed over.
 from __future__ import annotations
 
 import csv
+import re
 from datetime import datetime
+from math import lgamma, log, log1p
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from shared.artifacts import OUT_OF_MEMORY, table, tables
+from shared.provenance import sidecar_path
 
 from ..rules.experiment import Results
 
-MAX_BYTES = 800_000  # an honest trace of naive experts has 520,000; reading takes 0.5 us a byte
+# Reading takes 5 ms per 10,000 bytes of a table.  An honest sweep has 120 bytes a row, an honest
+# trace of naive experts 520,000 bytes in all.
+MAX_BYTES = 60_000
+MAX_TRACE_BYTES = 600_000
+MAX_RUNS = 100
 KINDS = ("forward_ms", "backward_ms", "recompute_ms", "optimizer_ms")  # of a step
 CONFIGURATION = ["layers", "micro_batch_size", "seqlen", "recompute"]
 
@@ -64,7 +71,7 @@ def trace_ms(path: Path) -> list[tuple[str, float]]:
 
     Empty for a file that is missing, too large, or not such a trace.
     """
-    if not path.is_file() or path.stat().st_size > MAX_BYTES:
+    if not path.is_file() or path.stat().st_size > MAX_TRACE_BYTES:
         return []
     wanted = table(path.name)
     names = {wanted["Name"].name, *wanted["Name"].aliases}
@@ -81,10 +88,37 @@ def trace_ms(path: Path) -> list[tuple[str, float]]:
     return found
 
 
+def folded(name: str) -> str:
+    """`layers.3.attn` -> `layers.*.attn`, as a recording's summary adds ranges up."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
+
+
 def runs(results: Results) -> dict[str, list[dict]]:
     """File -> its sidecar's runs, for every artifact that is there; [] without a sidecar."""
     there = [t for t in tables().values() if (results.folder / t.file).is_file()]
-    return {t.file: results.runs(t.name) for t in there}
+    return {t.file: runs_of(results, t.name) for t in there}
+
+
+def runs_of(results: Results, name: str) -> list[dict]:
+    """The first runs of an artifact's sidecar; [] without one."""
+    path = sidecar_path(results.folder / table(name).file)
+    if not path.is_file() or path.stat().st_size > MAX_BYTES:
+        return []
+    return results.runs(name)[:MAX_RUNS]
+
+
+def gpu_names(results: Results, name: str) -> set[str]:
+    """The models of GPU that made an artifact, as the sidecar has them."""
+    return {run["gpu"] for run in runs_of(results, name) if isinstance(run.get("gpu"), str)}
+
+
+def at_least(k: int, n: int, p: float) -> float:
+    """Probability of `k` or more of `n` where each happens with probability `p`."""
+    if k <= 0:
+        return 1.0
+    i = np.arange(k, n + 1)
+    ways = np.array([lgamma(n + 1) - lgamma(j + 1) - lgamma(n - j + 1) for j in i])
+    return float(min(1.0, np.exp(ways + i * log(p) + (n - i) * log1p(-p)).sum()))
 
 
 def moment(text: object) -> datetime | None:

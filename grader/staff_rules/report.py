@@ -24,6 +24,7 @@ RULES: tuple[Callable[[Results], list[Note]], ...] = (
     formulas.linear_steps,
     formulas.out_of_line,
     formulas.constant_ratio,
+    formulas.interpolated,
     formulas.too_orderly,
     agreement.step_and_stages,
     agreement.optimizer_time,

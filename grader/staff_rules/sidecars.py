@@ -7,27 +7,25 @@ honest confusion, which is worth a note as well.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from shared.artifacts import ArtifactError
 from shared.assignment import assignment
 from shared.provenance import read_sidecar
 
 from ..rules.experiment import Results
-from ..suite.places import ROOT
+from ..suite.places import GRADER, ROOT
 from .note import Note
 from .reading import measured, moment, runs
 
 STAFF_RESULTS = ROOT / "staff" / "results"
-TIMED = (  # the files that tell how long their making took at least
-    "gemm.csv", "gemm_sustained.csv", "regimes.csv", "ops.csv", "micro_batches.csv",
-    "stages.csv", "stages_rc.csv", "sweep.csv",
-)  # fmt: skip
+HONEST = GRADER / "tests" / "rules" / "honest"  # folders of results that we measured ourselves
 SLACK = timedelta(seconds=2)  # sidecars tell whole seconds, and the next run begins as one ends
 
 
@@ -89,7 +87,7 @@ def no_sidecar(results: Results) -> list[Note]:
 def other_code(results: Results) -> list[Note]:
     """The scripts are given, and the sidecar has their hashes: other code measured other things.
 
-    Compared with this release's scripts and with those that made the staff's own results.  The
+    Compared with this release's scripts and with those that made our own results.  The
     files that students write are not compared; a sidecar of another release is passed over.
 
     Honest cause: a script that was repaired, by the student or by us in the middle of the term.
@@ -118,12 +116,12 @@ def _known_code() -> frozenset[tuple[str, str]]:
         for path in (ROOT / "student" / "a1").glob("*")
         if path.suffix in (".py", ".sh")
     }
-    for sidecar in STAFF_RESULTS.rglob("*.csv.json"):
+    for sidecar in (*STAFF_RESULTS.rglob("*.csv.json"), *HONEST.rglob("*.csv.json")):
         try:
             entries = read_sidecar(Path(str(sidecar).removesuffix(".json")))
         except ArtifactError:
             continue
-        known |= {(n, d) for entry in entries for n, d in entry.get("code", {}).items()}
+        known |= {pair for entry in entries for pair in entry.get("code", {}).items()}
     return frozenset(known)
 
 
@@ -152,25 +150,32 @@ def too_quick(results: Results) -> list[Note]:
 
 def _least_seconds(results: Results, file: str, run: dict) -> float:
     """Seconds that the measurements of a run took, at the very least."""
-    if file not in TIMED:
-        return 0.0
-    frame = measured(results, file.removesuffix(".csv"))
-    if frame is None:
-        return 0.0
-    if file in ("gemm.csv", "ops.csv"):
-        return 35 * frame["ms"].sum() / 1e3
-    if file == "gemm_sustained.csv":
-        return frame["seconds"].max() + _option(run, "--idle-seconds", 10.0)
-    if file == "regimes.csv":
-        return len(frame) * _option(run, "--seconds", 4.0)
-    if file == "micro_batches.csv":
-        return 4 * frame["step_ms"].sum() / 1e3
-    if file in ("stages.csv", "stages_rc.csv"):
-        return 7 * np.nansum(frame["step_ms"]) / 1e3 + _option(run, "--seconds", 4.0)
-    if file == "sweep.csv":
-        mine = frame[frame["run"] == run.get("run")]
-        return 20 * mine["step_ms"].sum() / 1e3 + len(mine) * _option(run, "--seconds", 3.0)
-    return 0.0
+    least = LEAST_SECONDS.get(file)
+    frame = measured(results, file.removesuffix(".csv")) if least else None
+    frame = None if frame is None else frame.drop_duplicates()
+    return 0.0 if frame is None else float(least(frame, run))
+
+
+def _of_stages(frame: pd.DataFrame, run: dict) -> float:
+    return 7 * frame["step_ms"].sum() / 1e3 + _option(run, "--seconds", 4)
+
+
+def _of_sweep(frame: pd.DataFrame, run: dict) -> float:
+    mine = frame[frame["run"] == run.get("run")]
+    return 20 * mine["step_ms"].sum() / 1e3 + len(mine) * _option(run, "--seconds", 3)
+
+
+# Timed calls and warm-up, the seconds of the counters, and the pause before the sustained run.
+LEAST_SECONDS: dict[str, Callable[[pd.DataFrame, dict], float]] = {
+    "gemm.csv": lambda f, run: 35 * f["ms"].sum() / 1e3,
+    "gemm_sustained.csv": lambda f, run: f["seconds"].max() + _option(run, "--idle-seconds", 10),
+    "regimes.csv": lambda f, run: len(f) * _option(run, "--seconds", 4),
+    "ops.csv": lambda f, run: 35 * f["ms"].sum() / 1e3,
+    "micro_batches.csv": lambda f, run: 4 * f["step_ms"].sum() / 1e3,
+    "stages.csv": _of_stages,
+    "stages_rc.csv": _of_stages,
+    "sweep.csv": _of_sweep,
+}
 
 
 def _option(run: dict, name: str, default: float) -> float:

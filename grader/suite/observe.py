@@ -98,8 +98,9 @@ def described(error: BaseException, modules: Modules) -> dict:
     file, line = (own[-1][0], own[-1][1].lineno) if own else (None, None)
     if isinstance(error, SyntaxError) and error.filename:
         file, line = modules.file_of(error.filename) or file, error.lineno
-    if not file and modules.failed_import[0] is error:  # it could not even be compiled
-        file = modules.failed_import[1]
+    failed = modules.failed_import[1] if modules.failed_import[0] is error else ""
+    if failed and failed != file and failed not in (f for f, _ in own):
+        file, line = failed, None  # nothing of it ran: it could not even be compiled
     return {
         "type": type(error).__name__,
         "message": _message(error),

@@ -129,6 +129,10 @@ def _select(config, items, mine):
 
 
 def pytest_configure(config):
+    try:
+        folders_of(config.getoption("--who"))
+    except FileNotFoundError as error:
+        raise pytest.UsageError(str(error)) from None
     if not hasattr(config, "workerinput"):  # under xdist the controller keeps the outcomes
         config.pluginmanager.register(Outcomes(config.getoption("--records")), "outcomes")
 

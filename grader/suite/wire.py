@@ -107,7 +107,7 @@ def _plain(value, packing: _Packing, depth: int):  # noqa: PLR0911
     kind = type(value)
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _tensor(value, packing)
-    if isinstance(value, np.generic) and kind.__module__ == "numpy":
+    if issubclass(kind, np.generic) and kind.__module__ == "numpy":  # isinstance asks the object
         value = value.item()
         kind = type(value)
     if value is None or kind in (bool, str):
@@ -124,7 +124,14 @@ def _plain(value, packing: _Packing, depth: int):  # noqa: PLR0911
         return {"dict": {k: _plain(v, packing, depth + 1) for k, v in value.items()}}
     if kind is Opaque:
         return _opaque(value.type_name)
-    return _opaque(f"{kind.__module__}.{kind.__qualname__}")
+    return _opaque(_name_of(kind))
+
+
+def _name_of(kind: type) -> str:
+    try:
+        return f"{kind.__module__}.{kind.__qualname__}"
+    except Exception:  # a metaclass of the hand-in's own may do anything
+        return "unknown"
 
 
 def _opaque(type_name: str) -> dict:

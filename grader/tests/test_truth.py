@@ -14,6 +14,7 @@ import torch
 from a1 import perfmodel
 from olmoe.config import OlmoeConfig
 from shared.gpus import COURSE_GPU, gpu
+from staff.truth import configurations
 
 from ..probes import perfmodel as probes
 from ..proof.corpus import cases
@@ -344,18 +345,6 @@ def points(lab, truth) -> tuple[float, dict[str, str]]:
     return sum(t.__weight__ for n, t in TESTS.items() if n not in said), said
 
 
-def configurations(seed: int, count: int) -> list[tuple[int, int, int, bool]]:
-    """Each once without and once with recomputation."""
-    draw, found = Random(seed), []
-    while len(found) < count:
-        seqlen = draw.choice([128, 256, 512, 1024, 2048, 4096])
-        tokens = draw.choice([512, 4096, 8192, 16384])
-        one = (draw.randint(1, 8), tokens // seqlen, seqlen)
-        if tokens >= seqlen and (*one, False) not in found:
-            found += [(*one, False), (*one, True)]
-    return found
-
-
 def made_up(rows) -> list[Step]:
     """A table as the staff's own model would have it, off by a few per cent: only for tests."""
     draw = Random(0)
@@ -368,8 +357,7 @@ def made_up(rows) -> list[Step]:
     return steps
 
 
-ROWS = configurations(1, 56)
-PUBLIC, HIDDEN = made_up(ROWS[:24]), made_up(ROWS[24:])
+PUBLIC, HIDDEN = made_up(configurations.PUBLIC), made_up(configurations.HIDDEN)
 
 
 def lab_of(source: str) -> Lab:
@@ -406,10 +394,9 @@ def test_predictors_get_the_points_of_the_rule(case):
 
 def test_pasting_the_measured_table_gains_little_on_other_configurations():
     table = [[*s.arguments, s.step_ms, s.peak_gib] for s in PUBLIC]
-    source = wrong_predictor("c9_nearest_neighbour").replace("MEASURED = []", f"MEASURED = {table}")
-    assert f"MEASURED = {table}" in source
-    assert points(lab_of(source), PUBLIC)[0] == 20
-    assert points(lab_of(source), HIDDEN)[0] <= 5
+    pasted = lab_of(f"{wrong_predictor('c9_nearest_neighbour')}\n\nMEASURED = {table}\n")
+    assert points(pasted, PUBLIC)[0] == 20
+    assert points(pasted, HIDDEN)[0] <= 5
 
 
 def test_a_predictor_that_reads_the_table_gets_nothing(tmp_path):

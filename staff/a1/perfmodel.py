@@ -12,6 +12,8 @@ arithmetic and `gpu.peak_gbs` GB/s of memory bandwidth. Its default is the cours
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from olmoe.config import OlmoeConfig
 from shared.gpus import COURSE_GPU, Gpu
 
@@ -189,15 +191,7 @@ def predict_step_ms(
     network, starts a process or uses a GPU counts as wrong.
     """
     # BEGIN SOLUTION
-    tokens = micro_batch_size * seqlen
-    forward_ms = _layer_forward_ms(cfg, tokens, seqlen)
-    backward_ms = _layer_backward_ms(cfg, tokens, seqlen)
-    passes_ms = cfg.n_layers * (forward_ms + backward_ms) + _head_ms(cfg, tokens)
-    host_ms = HOST_STEP_MS + cfg.n_layers * (HOST_FORWARD_MS + HOST_BACKWARD_MS)
-    if recompute:
-        passes_ms += cfg.n_layers * forward_ms
-        host_ms += cfg.n_layers * HOST_FORWARD_MS
-    return max(passes_ms, host_ms) + _optimizer_ms(cfg)
+    return step_ms(H200, cfg, micro_batch_size, seqlen, recompute)
     # END SOLUTION
 
 
@@ -219,76 +213,157 @@ def predict_peak_gib(
 
 
 # BEGIN SOLUTION
-# Constants of an NVIDIA H200, in the order in which a step meets them.
-GEMM_TFLOPS = 700.0  # that a GEMM of thousands of rows reaches
-GEMM_GBS = 3000.0  # at which a GEMM of few rows reads its weights
-ATTENTION_TFLOPS = 240.0  # of the attention kernels
-ELEMENTWISE_GBS = 3000.0  # of everything that is neither GEMM nor attention
-OPTIMIZER_GBS = 2700.0  # of fused AdamW
-HOST_FORWARD_MS = 2.0  # to launch one layer's forward
-HOST_BACKWARD_MS = 2.0  # to launch one layer's backward
-HOST_STEP_MS = 2.0  # to launch everything that is in no layer
-WORKSPACE_BYTES = 32 * 2**20  # that cuBLAS takes for itself
+@dataclass(frozen=True)
+class Rates:
+    """What a GPU, and the host that feeds it, achieve in this model's training step."""
+
+    gemm_tflops: float  # GEMMs of thousands of rows
+    expert_tflops: float  # the experts' grouped GEMMs, of whole tiles of rows
+    weight_gbs: float  # GEMMs of few rows: how fast they read their weights
+    attention_tflops: float  # the attention kernels, both ways
+    attention_us_per_key: float  # the last block of queries meets all keys, while no other does
+    forward_gbs: float  # norms, rotary, SwiGLU, permutations: whatever is no GEMM and no attention
+    backward_gbs: float  # the same in the backward pass
+    loss_gbs: float  # the fp32 passes over [tokens, vocabulary]
+    forward_ms: float  # one layer's kernels when there is nothing to compute: they start and end
+    backward_ms: float  # the same in the backward pass
+    ends_ms: float  # the same for everything that is in no layer
+    optimizer_gbs: float  # fused AdamW
+    optimizer_ms: float  # the optimizer's kernels, with nothing to update
+    host_forward_ms: float  # to launch one layer's forward
+    host_backward_ms: float  # and its backward
+    host_recompute_ms: float  # checkpoint and autograd add to what a forward takes
+    host_step_ms: float  # to launch everything that is in no layer
 
 
-def _gemm_ms(m: float, k: int, n: int, copies: int = 1) -> float:
-    """One GEMM, or a grouped GEMM of `copies` weight matrices with m rows each."""
-    flops = copies * gemm_flops(m, k, n)
-    nbytes = copies * gemm_bytes(m, k, n)
-    return max(flops / (GEMM_TFLOPS * 1e9), nbytes / (GEMM_GBS * 1e6))
+# Fitted to the staff's experiments by staff/fit/fit_predictor.py.
+H200 = Rates(
+    gemm_tflops=721.5,
+    expert_tflops=803.1,
+    weight_gbs=3232.0,
+    attention_tflops=290.9,
+    attention_us_per_key=0.02291,
+    forward_gbs=1680.0,
+    backward_gbs=2415.0,
+    loss_gbs=3048.0,
+    forward_ms=0.1612,
+    backward_ms=0.4099,
+    ends_ms=0.1136,
+    optimizer_gbs=2705.0,
+    optimizer_ms=0.282,
+    host_forward_ms=1.285,
+    host_backward_ms=1.927,
+    host_recompute_ms=1.97,
+    host_step_ms=3.0,
+)
+TILE = 128  # rows that an expert's GEMM computes at once, wanted or not
+WORKSPACE_BYTES = 64 * 2**20  # cuBLAS takes half for each of two threads: forward and backward
 
 
-def _layer_gemms_ms(cfg: OlmoeConfig, tokens: int) -> float:
-    """The GEMMs of one layer's forward."""
+def step_ms(
+    rates: Rates, cfg: OlmoeConfig, micro_batch_size: int, seqlen: int, recompute: bool
+) -> float:
+    """A step takes what the GPU has to do, or what the host takes to launch it, if that is more.
+
+    The host runs ahead of the GPU across steps: while the GPU is in the optimizer, which is a few
+    long kernels, the next forward is being launched. So the two are compared over a whole step.
+    """
+    terms = step_terms_ms(rates, cfg, micro_batch_size, seqlen, recompute)
+    host_ms = rates.host_forward_ms + rates.host_backward_ms
+    if recompute:
+        host_ms += rates.host_recompute_ms
+    return max(sum(terms.values()), rates.host_step_ms + cfg.n_layers * host_ms)
+
+
+def step_terms_ms(
+    rates: Rates, cfg: OlmoeConfig, micro_batch_size: int, seqlen: int, recompute: bool
+) -> dict[str, float]:
+    """The GPU's time in each part of a step, named as the columns of sweep.csv."""
+    tokens = micro_batch_size * seqlen
+    layer_ms = _layer_forward_ms(rates, cfg, tokens, seqlen)
+    head_ms, head_backward_ms = _head_ms(rates, cfg, tokens)
+    backward_ms = _layer_backward_ms(rates, cfg, tokens, seqlen)
+    updated_ms = optimizer_floor_ms(cfg) * COURSE_GPU.peak_gbs / rates.optimizer_gbs
+    return {
+        "forward_ms": cfg.n_layers * layer_ms + head_ms + rates.ends_ms,
+        "backward_ms": cfg.n_layers * backward_ms + head_backward_ms,
+        "recompute_ms": cfg.n_layers * layer_ms if recompute else 0.0,
+        "optimizer_ms": updated_ms + rates.optimizer_ms,
+    }
+
+
+def gemm_ms(rates: Rates, m: float, k: int, n: int) -> float:
+    """One GEMM: its arithmetic, or its bytes."""
+    return max(
+        gemm_flops(m, k, n) / (rates.gemm_tflops * 1e9),
+        gemm_bytes(m, k, n) / (rates.weight_gbs * 1e6),
+    )
+
+
+def _dense_ms(rates: Rates, cfg: OlmoeConfig, tokens: int) -> float:
+    """The GEMMs of one layer's attention. (The router's is lost among the small kernels.)"""
+    qkv = gemm_ms(rates, tokens, cfg.d_model, 3 * cfg.d_model)
+    return qkv + gemm_ms(rates, tokens, cfg.d_model, cfg.d_model)
+
+
+def _experts_ms(rates: Rates, cfg: OlmoeConfig, tokens: int, tile: int = TILE) -> float:
+    """The grouped GEMMs of one layer, gate and up together, then down.
+
+    An expert's last tile is half full on average, and every expert has at least one.
+    """
     rows = rows_per_expert(cfg, tokens)
-    qkv = _gemm_ms(tokens, cfg.d_model, 3 * cfg.d_model)
-    out = _gemm_ms(tokens, cfg.d_model, cfg.d_model)
-    router = _gemm_ms(tokens, cfg.d_model, cfg.n_experts)
-    gate_up = _gemm_ms(rows, cfg.d_model, 2 * cfg.d_expert, copies=cfg.n_experts)
-    down = _gemm_ms(rows, cfg.d_expert, cfg.d_model, copies=cfg.n_experts)
-    return qkv + out + router + gate_up + down
+    computed = max(tile, rows + tile / 2)
+    total_ms = 0.0
+    for k, n in ((cfg.d_model, 2 * cfg.d_expert), (cfg.d_expert, cfg.d_model)):
+        flops = cfg.n_experts * gemm_flops(computed, k, n)
+        nbytes = cfg.n_experts * gemm_bytes(rows, k, n)
+        total_ms += max(flops / (rates.expert_tflops * 1e9), nbytes / (rates.weight_gbs * 1e6))
+    return total_ms
 
 
-def _attention_ms(cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
+def _attention_ms(rates: Rates, cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
     """The attention kernel's forward: scores and values, causal."""
-    return tokens * 2 * cfg.d_model * seqlen / (ATTENTION_TFLOPS * 1e9)
+    flops = tokens * 2 * cfg.d_model * seqlen
+    return flops / (rates.attention_tflops * 1e9) + rates.attention_us_per_key * seqlen / 1e3
 
 
-def _layer_elementwise_ms(cfg: OlmoeConfig, tokens: int) -> float:
-    """Everything else of one layer's forward: the bytes that it reads and writes, in bf16."""
+def _elementwise_bytes(cfg: OlmoeConfig, tokens: int) -> float:
+    """What one layer's forward reads and writes outside of GEMMs and attention."""
     copy, product = 2 + 2, 2 + 2 + 2  # bytes per number: one input or two, and an output
     norms = 2 * copy + 2 * (copy + copy)  # attn_norm and moe_norm; q and k, with their weights
-    rotary = 2 * (copy + copy + product + 2)  # q and k: times cos, roll, plus times sin
+    rotary = 2 * (copy + copy + product)  # q and k: times cos, roll, plus times sin
     residuals = 2 * product
-    per_channel = norms + rotary + residuals
     dispatch_and_combine = copy + copy + 2
     swiglu = copy + product + copy  # SiLU, times up, times the router's weight
     per_row = dispatch_and_combine * cfg.d_model + swiglu * cfg.d_expert
-    nbytes = tokens * (per_channel * cfg.d_model + cfg.experts_per_token * per_row)
-    return nbytes / (ELEMENTWISE_GBS * 1e6)
+    per_token = (norms + rotary + residuals) * cfg.d_model + cfg.experts_per_token * per_row
+    return tokens * per_token
 
 
-def _layer_forward_ms(cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
-    gemms_ms = _layer_gemms_ms(cfg, tokens)
-    return gemms_ms + _attention_ms(cfg, tokens, seqlen) + _layer_elementwise_ms(cfg, tokens)
+def _layer_forward_ms(rates: Rates, cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
+    gemms_ms = _dense_ms(rates, cfg, tokens) + _experts_ms(rates, cfg, tokens)
+    elementwise_ms = _elementwise_bytes(cfg, tokens) / (rates.forward_gbs * 1e6)
+    return gemms_ms + _attention_ms(rates, cfg, tokens, seqlen) + elementwise_ms + rates.forward_ms
 
 
-def _layer_backward_ms(cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
+def _layer_backward_ms(rates: Rates, cfg: OlmoeConfig, tokens: int, seqlen: int) -> float:
     """Two GEMMs for each of the forward's; attention computes its scores once more."""
-    gemms_ms = 2 * _layer_gemms_ms(cfg, tokens)
-    attention_ms = 2.5 * _attention_ms(cfg, tokens, seqlen)
-    return gemms_ms + attention_ms + 2 * _layer_elementwise_ms(cfg, tokens)
+    inputs_ms = _experts_ms(rates, cfg, tokens)
+    weights_ms = _experts_ms(rates, cfg, tokens, tile=0)  # rows are summed over: no tiles of them
+    gemms_ms = 2 * _dense_ms(rates, cfg, tokens) + inputs_ms + weights_ms
+    attention_ms = 2.5 * _attention_ms(rates, cfg, tokens, seqlen)
+    elementwise_ms = 2 * _elementwise_bytes(cfg, tokens) / (rates.backward_gbs * 1e6)
+    return gemms_ms + attention_ms + elementwise_ms + rates.backward_ms
 
 
-def _head_ms(cfg: OlmoeConfig, tokens: int) -> float:
-    """lm_head, forward and backward, and the fp32 passes of the loss over [tokens, vocabulary]."""
-    gemms_ms = 3 * _gemm_ms(tokens, cfg.d_model, cfg.vocab_size)
-    loss_bytes = (2 + 4) + (4 + 4) + 4 + (4 + 4 + 4) + (4 + 2)  # cast, log-softmax; and back
-    return gemms_ms + tokens * cfg.vocab_size * loss_bytes / (ELEMENTWISE_GBS * 1e6)
-
-
-def _optimizer_ms(cfg: OlmoeConfig) -> float:
-    return optimizer_floor_ms(cfg) * COURSE_GPU.peak_gbs / OPTIMIZER_GBS
+def _head_ms(rates: Rates, cfg: OlmoeConfig, tokens: int) -> tuple[float, float]:
+    """lm_head and the loss, whose logits are fp32: forward, and backward."""
+    logits_ms = gemm_ms(rates, tokens, cfg.d_model, cfg.vocab_size)
+    cast, log_softmax = 2 + 4, 4 + 4
+    zeros, softmax, cast_back = 4, 4 + 4 + 4, 4 + 2
+    byte_ms = tokens * cfg.vocab_size / (rates.loss_gbs * 1e6)
+    forward_ms = logits_ms + (cast + log_softmax) * byte_ms
+    return forward_ms, 2 * logits_ms + (zeros + softmax + cast_back) * byte_ms
 
 
 def _layer_activation_bytes(cfg: OlmoeConfig) -> int:

@@ -2,8 +2,9 @@
 
 A term's secret picks from the hidden pool (grader/truth.py). The two lists have no step in common,
 and the hidden one goes where the public one does not: single sequences of 4096 tokens, dozens of
-sequences of 128, models of 3, 5, 7 and 8 layers, steps of 256 tokens. Within a list, steps are
-ordered by model, and small ones come first, as they are measured.
+sequences of 128, models of 3, 5, 7 and 8 layers, steps of 256 tokens. In each list, more than a
+fifth of the steps would be wrong in memory for whoever ignores recomputation. Steps are ordered by
+model, and small ones come first, as they are measured.
 """
 
 from typing import NamedTuple
@@ -47,31 +48,31 @@ PUBLIC = _steps(
     },
     recomputed={
         1: "4x1024",
-        2: "2x512 8x1024 8x2048",
-        4: "1x512 2x1024 8x512 4x2048",
-        6: "4x512",
+        2: "4x2048 8x1024 8x2048",
+        4: "1x512 8x512 4x2048 8x2048",
+        6: "4x2048",
     },
 )
 
 HIDDEN = _steps(
     plain={
         1: "2x128 1x4096 16x128 64x256",
-        2: "1x256 4x512 32x128 1x4096 4x4096",
-        3: "4x128 1x1024 16x256 6x1024 32x512",
-        4: "2x128 8x128 3x1024 1x4096 64x128",
-        5: "1x512 2x1024 8x512 2x4096",
+        2: "1x256 32x128 1x4096 4x4096",
+        3: "4x128 1x1024 6x1024 32x512",
+        4: "2x128 8x128 1x4096 64x128",
+        5: "2x1024 2x4096",
         6: "8x256 1x4096 24x512",
         7: "4x256 3x2048",
         8: "1x256 4x512 1x4096 8x1024 4x4096",
     },
     recomputed={
         1: "1x2048 128x128",
-        2: "4x128 2x4096",
-        3: "4x256 4x1024 16x1024",
-        4: "1x256 1x4096 64x128",
-        5: "8x256 2x2048",
-        6: "1x1024 2x4096",
-        7: "2x512 6x1024",
-        8: "2x128 16x128 1x4096 4x2048 16x512",
+        2: "4x128 2x4096 16x1024",
+        3: "4x1024 16x1024 3x4096",
+        4: "1x256 64x128 4x4096",
+        5: "2x2048 16x512 128x128",
+        6: "1x1024 2x4096 32x512",
+        7: "6x1024 12x1024",
+        8: "2x128 1x4096 4x2048 16x512 8x2048",
     },
 )

@@ -18,8 +18,12 @@ groups  the same back to back in groups of at least GROUP_MS, with Python's garb
 queued  each step alone behind a kernel that keeps the GPU busy while the host launches the step:
         the GPU's own time, in which no launch is waited for. `hidden` says whether that worked.
 
-The learning rate is 0, so that the weights, and with them the routing, stay what they are whatever
-was measured before; the optimizer's work is the same.
+Besides: `stages`, where the time of a step goes (Coding 7), and at the beginning and the end of a
+run two `references`, a large GEMM and a large addition. They tell what differs between occasions.
+
+The learning rate is so small that no bf16 weight changes: the weights, and with them the routing,
+stay what they are, whatever was measured before, and the optimizer's work is the same.
+`--lr 1e-4` trains, as a1/sweep.py does; `--lr 0` was the default on the first occasion, "noon".
 """
 
 import argparse
@@ -40,16 +44,21 @@ from pathlib import Path
 import torch
 
 from a1 import session
+from a1.stages import totals
 from olmoe.prof import cuda_time
-from olmoe.train import make_optimizer, train_step
+from olmoe.train import make_optimizer, stage_times, train_step
 from shared import provenance
 from staff.truth.configurations import HIDDEN, PUBLIC, Configuration
 
 GROUPS, GROUP_MS = 8, 40.0
 QUEUED = 5
+STAGE_STEPS = 4
+IDLE_LR = 1e-12  # an update is about as large; half the last bit of a bf16 0.02 is 6e-5
 CORES = 4
 LONGEST_SPIN_MS = 100.0
 CALIBRATION_CYCLES = 20_000_000
+REFERENCE_GEMM = 8192
+REFERENCE_NUMBERS = 2**28  # a tensor of 1 GiB in fp32
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -74,6 +83,11 @@ class Occasion:
                 )
         path.parent.mkdir(parents=True, exist_ok=True)
         self.add({**self.run, "occasion": path.stem, "date": date.today().isoformat()})
+
+    def note_references(self, when: str, lr: float) -> None:
+        seen = references()
+        self.add({"references": when, "run": self.run["run"], "lr": lr, **seen})
+        session.say(f"references {when}: {seen}")
 
     def add(self, line: dict) -> None:
         """Append a line, and have it on the disk."""
@@ -111,6 +125,9 @@ def measure(one: Configuration, model, optimizer) -> dict:
         with undisturbed():
             group_ms, steps_per_group, clocks = _groups(step, step_ms)
             queued = _queued(step)
+            stages, optimizer_ms = stage_times(
+                model, optimizer, micro_batch, one.recompute, warmup=1, steps=STAGE_STEPS
+            )
         return {
             "status": "ok",
             "peak_bytes": peak_bytes,
@@ -118,6 +135,10 @@ def measure(one: Configuration, model, optimizer) -> dict:
             "group_ms": _short(group_ms),
             "steps_per_group": steps_per_group,
             **queued,
+            "stages": {
+                **{f"{kind}_ms": round(ms, 4) for kind, ms in totals(stages).items()},
+                "optimizer_ms": round(optimizer_ms, 4),
+            },
             **clocks,
         }
     except torch.OutOfMemoryError:
@@ -213,6 +234,20 @@ def undisturbed() -> Iterator[None]:
                 os.sched_setaffinity(thread, allowed)
 
 
+def references() -> dict:
+    """What this machine makes of two workloads that have nothing to do with the model."""
+    n = REFERENCE_GEMM
+    a, b = (torch.randn(n, n, device=session.DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    gemm_ms = session.median_ms(lambda: torch.mm(a, b))
+    x, y, out = (torch.ones(REFERENCE_NUMBERS, device=session.DEVICE) for _ in range(3))
+    add_ms = session.median_ms(lambda: torch.add(x, y, out=out))
+    return {
+        "gemm_tflops": round(2 * n**3 / gemm_ms / 1e9, 1),
+        "add_gbs": round(3 * 4 * REFERENCE_NUMBERS / add_ms / 1e6, 1),
+        **session.clock_and_power(),
+    }
+
+
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -241,22 +276,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--only", choices=("public", "hidden"), help="one of the two lists")
     parser.add_argument("--layers", type=session.positive, nargs="+", help="only these models")
+    parser.add_argument("--lr", type=float, default=IDLE_LR, help="learning rate")
     parser.add_argument("--quick", action="store_true", help="two steps of the smallest models")
     args = parser.parse_args()
     session.need_gpu()
     torch.set_num_threads(1)
     occasion = Occasion(args.out / f"{args.occasion}.jsonl")
     todo = _chosen(args, occasion.done)
+    if todo:
+        occasion.note_references("before", args.lr)
     model = optimizer = None
     for one in session.progress(todo, "configurations"):
         if model is None or model.cfg.n_layers != one.layers:
             model = optimizer = None  # before the next one takes their memory
             session.give_memory_back()
             model = session.random_model(one.layers)
-            optimizer = make_optimizer(model, lr=0.0)
+            optimizer = make_optimizer(model, lr=args.lr)
         seen = measure(one, model, optimizer)
         occasion.add({**one._asdict(), "run": occasion.run["run"], **seen})
         session.say(described(one, seen))
+    if todo:
+        model = optimizer = None
+        session.give_memory_back()
+        occasion.note_references("after", args.lr)
     session.say(f"{len(todo)} steps into {occasion.path}, {len(occasion.done)} were there before")
 
 

@@ -12,6 +12,8 @@ arithmetic and `gpu.peak_gbs` GB/s of memory bandwidth. Its default is the cours
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from olmoe.config import OlmoeConfig
 from shared.gpus import COURSE_GPU, Gpu
 

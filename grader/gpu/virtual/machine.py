@@ -36,6 +36,7 @@ class Machine:
         self._streams = [Stream(0)]
         self._current = {}  # thread id -> Stream
         self._logs = []
+        self._logs_launches = False  # whether any of them wants single launches
         self._events = 0
 
     # -- host ---------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Machine:
             start = max(self.now, stream.free_at)
             stream.free_at = start + duration_ns
             stream.ends.append(stream.free_at)
-            if self._logs:
+            if self._logs and (kind != "launch" or self._logs_launches):
                 self.log(
                     kind,
                     name,
@@ -152,8 +153,10 @@ class Machine:
         log = []
         with self.lock:
             self._logs.append((log, launches))
+            self._logs_launches = any(each for _, each in self._logs)
         return log
 
     def stop_log(self, log: list[dict]) -> None:
         with self.lock:
             self._logs = [pair for pair in self._logs if pair[0] is not log]
+            self._logs_launches = any(each for _, each in self._logs)

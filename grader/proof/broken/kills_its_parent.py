@@ -1,8 +1,7 @@
-"""It kills the process that it was forked from.
+"""It tries to kill the process that it was forked from, which it may not.
 
 loses: C2.1
-says: a1/perfmodel.py: the code under test ended the
-staff: The hand-in's code killed the solver, which was started again
+says: PermissionError: [Errno 1] Operation not permitted
 """
 
 from ..compose import compose

@@ -1,6 +1,7 @@
-"""It prints a gigabyte: slow, but no crime.
+"""It prints a gigabyte, four times what a probe may print.
 
-loses: nothing
+loses: C2.1
+says: the code under test printed more than 256 MiB
 """
 
 from ..compose import compose

@@ -1,7 +1,7 @@
 """A list that contains itself twice, so that it has no end.
 
 loses: C2.1
-says: probe
+says: a1/perfmodel.py: RecursionError: maximum recursion depth exceeded
 """
 
 from ..compose import compose

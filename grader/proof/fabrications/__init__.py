@@ -6,6 +6,7 @@
     timer_aware the same by somebody who knows the GPU timer's tick
     tally       who notes what
 
-The forger is competent: files are complete, derived columns follow, sidecars fit.  Run
-`python -m grader.proof.fabrications FOLDER...` with folders of honest results for the table.
+The forger is competent: files are complete, derived columns follow, sidecars fit.
+`python -m grader.proof.fabrications` prints the table, for our honest sets or for folders given.
+A fabrication counts as noted by rules that are silent about the honest set it was made from.
 """

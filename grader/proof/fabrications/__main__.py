@@ -13,19 +13,23 @@ from pathlib import Path
 
 from ...rules.experiment import load
 from ...staff_rules.report import notes
+from ...staff_rules.sidecars import HONEST
 from .tally import Tally, fabrications, tally_forged, tally_honest, timer_aware_fabrications
 
 ENOUGH = 0.9  # of the fabrications
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m grader.proof.fabrications", description=__doc__)
-    parser.add_argument("sets", nargs="+", type=Path, help="folders of honest results")
+    parser = argparse.ArgumentParser(
+        prog="python -m grader.proof.fabrications", description=__doc__
+    )
+    parser.add_argument("sets", nargs="*", type=Path, help="folders of honest results")
     parser.add_argument("--each", type=int, default=2, help="of every fabrication, per honest set")
     parser.add_argument("--drawn", type=int, default=20, help="honest sets drawn from each")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lines", action="store_true", help="print every note")
     options = parser.parse_args()
+    options.sets = options.sets or sorted(p for p in HONEST.iterdir() if p.is_dir())
 
     honest = [measured(options.sets)]
     forged: dict[str, Tally] = {}

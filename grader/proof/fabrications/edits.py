@@ -153,4 +153,6 @@ def smoothed(folder: Folder, other: Folder) -> None:
 def recording_made_faster(folder: Folder, other: Folder) -> None:
     """The summaries of the recordings were made 12% faster; their traces are the old ones."""
     for name in ("train", "fwd_large", "fwd_small"):
-        folder.change(f"{name}_ranges", lambda f: f.assign(gpu_ms_per_step=f.gpu_ms_per_step * 0.88))
+        folder.change(
+            f"{name}_ranges", lambda f: f.assign(gpu_ms_per_step=f.gpu_ms_per_step * 0.88)
+        )

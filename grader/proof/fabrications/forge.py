@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import random
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,8 @@ import pandas as pd
 
 from shared.artifacts import read, recordings, write
 from shared.provenance import sidecar_path
+
+from ...staff_rules.reading import folded
 
 KINDS = ("forward_ms", "backward_ms", "recompute_ms", "optimizer_ms")
 TIMES = {  # artifact -> the columns that were measured in ms
@@ -94,7 +95,7 @@ class Folder:
                 at = header.index("Projected Duration (ns)")
                 for row in rows:
                     row[at] = str(round(int(row[at]) * by))
-                    seen[re.sub(r"(?<=\.)\d+(?=\.|$)", "*", row[0].removeprefix(":"))] += int(row[at])
+                    seen[folded(row[0].removeprefix(":"))] += int(row[at])
                 steps = sum(row[0].removeprefix(":") == "step" for row in rows)
                 with open(trace, "w", encoding="utf-8", newline="") as out:
                     csv.writer(out, lineterminator="\n").writerows([header, *rows])
@@ -110,7 +111,11 @@ class Folder:
         """Other runs, an hour earlier or later: names, times and machine in every sidecar."""
         names: dict[str, str] = {}
         draw = random.Random(int(self.draw.integers(2**31)))
-        uuid, day, hour = f"GPU-{draw.getrandbits(128):032x}", draw.randrange(1, 29), draw.randrange(10, 24)
+        uuid, day, hour = (
+            f"GPU-{draw.getrandbits(128):032x}",
+            draw.randrange(1, 29),
+            draw.randrange(10, 24),
+        )
         for path in self.path.glob("*.csv.json"):
             note = json.loads(path.read_text())
             for run in note["runs"]:

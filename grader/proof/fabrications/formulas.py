@@ -43,15 +43,11 @@ def formula_with_gaussian_noise(folder: Folder, other: Folder) -> None:
 
 def sorted_noise(folder: Folder, other: Folder) -> None:
     """The same with 5%, and sorted, so that more rows always take longer."""
-    draw = folder.draw
 
     def change(frame: pd.DataFrame) -> pd.DataFrame:
-        ms = (LAUNCH_MS + _roofline_ms("gemm", frame) / 0.72) * np.exp(
-            draw.normal(0, 0.05, len(frame))
-        )
-        return frame.assign(ms=ms.groupby(frame["shape"]).transform(np.sort)
-                            if isinstance(ms, pd.Series)
-                            else pd.Series(ms, frame.index).groupby(frame["shape"]).transform(np.sort))  # fmt: skip
+        noise = np.exp(folder.draw.normal(0, 0.05, len(frame)))
+        ms = pd.Series((LAUNCH_MS + _roofline_ms("gemm", frame) / 0.72) * noise, frame.index)
+        return frame.assign(ms=ms.groupby(frame["shape"]).transform(np.sort))
 
     folder.change("gemm", change)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .forge import KINDS, TIMES, Folder, copy
+from .forge import TIMES, Folder, copy
 
 TICK_MS = 32e-6  # of the H200's timer
 
@@ -49,7 +49,8 @@ def another_occasion(source: Path, target: Path, seed: int, quiet: bool = False)
             frame = folder.frame(name)
             ms = frame["ms"].to_numpy(float)
             regime = np.digitize(ms, [0.05, 0.2])
-            frame["ms"] = ticks(ms * machine[regime] * noise(regime, (0.04, 0.02, 0.006)), even=True)
+            factor = machine[regime] * noise(regime, (0.04, 0.02, 0.006))
+            frame["ms"] = ticks(ms * factor, even=True)
             folder.write(name, frame)
     for name in ("micro_batches", "stages", "stages_rc", "sweep"):
         if not folder.has(name):
@@ -59,12 +60,13 @@ def another_occasion(source: Path, target: Path, seed: int, quiet: bool = False)
         regime = np.digitize(tokens, [1025, 4097])
         cell = machine[regime] * noise(regime, (0.08, 0.03, 0.007))
         for column in TIMES[name]:
-            own = noise(regime if column != KINDS[3] else np.full(len(frame), 2), (0.02, 0.01, 0.005))
-            ms = frame[column].to_numpy(float) * own * (cell if column != KINDS[3] else gpu)
+            large = column == "optimizer_ms"  # in every step
+            own = noise(np.full(len(frame), 2) if large else regime, (0.02, 0.01, 0.005))
+            ms = frame[column].to_numpy(float) * own * (gpu if large else cell)
             frame[column] = ticks(ms, even=column == "step_ms")
         if name in ("stages", "stages_rc"):
             step = frame["stage"] == "step"
-            frame.loc[step, KINDS[3]] *= np.exp(draw.normal(0, 0.01))
+            frame.loc[step, "optimizer_ms"] *= np.exp(draw.normal(0, 0.01))
         folder.write(name, frame)
     if folder.has("gemm_sustained"):
         n = len(folder.frame("gemm_sustained"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from ...rules.experiment import load
+from ...rules.experiment import Results, load
 from ...staff_rules.note import Note
 from ...staff_rules.report import notes
 from . import copies, edits, formulas, timer_aware
@@ -33,7 +33,7 @@ class Tally:
     lines: list[str] = field(default_factory=list)
 
     def add(self, found: list[Note], without: list[Note] | None = None) -> None:
-        """Count a set's notes; those of rules that noted the honest set too (`without`) do not count."""
+        """Count a set's notes, but not those of rules that noted its honest origin, `without`."""
         known = {note.rule for note in without or []}
         found = [note for note in found if note.rule not in known]
         self.total += 1
@@ -52,6 +52,7 @@ def fabrications(*modules: ModuleType) -> dict[str, Fabrication]:
         if inspect.isfunction(function)
         and function.__module__ == module.__name__
         and not name.startswith("_")
+        and len(inspect.signature(function).parameters) == 2  # (the forger's folder, a classmate's)
     }
 
 
@@ -67,6 +68,7 @@ class Course:
     folder: Path
     seed: int = 0
     _made: dict[str, Folder] = field(default_factory=dict)
+    _read: dict[str, Results] = field(default_factory=dict)
 
     def student(self, number: int, quiet: bool = False) -> Folder:
         """Honest results of a student."""
@@ -87,10 +89,11 @@ class Course:
 
     def notes(self, folder: Folder, number: int) -> list[Note]:
         """What the rules say, with the class and the staff to compare with."""
-        others = {
-            f"student {i}": load(self.student(i).path) for i in range(CLASSMATES) if i != number
-        }
-        return notes(load(folder.path), others, load(self.source))
+        for i in range(CLASSMATES):
+            self._read.setdefault(f"student {i}", load(self.student(i).path))
+        self._read.setdefault("", load(self.source))
+        others = {n: r for n, r in self._read.items() if n not in ("", f"student {number}")}
+        return notes(load(folder.path), others, self._read[""])
 
 
 def tally_honest(source: Path, count: int, seed: int = 0, quiet: bool = False) -> Tally:
@@ -103,15 +106,18 @@ def tally_honest(source: Path, count: int, seed: int = 0, quiet: bool = False) -
     return tally
 
 
-def tally_forged(source: Path, chosen: dict[str, Fabrication], each: int, seed: int = 0) -> list[Tally]:
+def tally_forged(
+    source: Path, chosen: dict[str, Fabrication], each: int, seed: int = 0
+) -> list[Tally]:
     """Every fabrication, by `each` students."""
     tallies = []
     with tempfile.TemporaryDirectory() as folder:
         course = Course(source, Path(folder), seed)
+        honest = [course.notes(course.student(number), number) for number in range(each)]
         for name, fabrication in chosen.items():
             tally = Tally(name)
             for number in range(each):
-                honest = course.notes(course.student(number), number)
-                tally.add(course.notes(course.forged(name, fabrication, number), number), honest)
+                forged = course.forged(name, fabrication, number)
+                tally.add(course.notes(forged, number), honest[number])
             tallies.append(tally)
     return tallies

@@ -5,64 +5,68 @@ Not what we expect of students; what is left of the rules when the strongest one
 
 from __future__ import annotations
 
+import numpy as np
+
 from . import copies, edits, formulas
 from .forge import TIMES, Folder
 from .honest import ticks
 
 
-def _in_ticks(folder: Folder) -> None:
+def in_ticks(folder: Folder) -> None:
+    """Round every measured time to what the timer can give, where six digits show it."""
     for name, columns in TIMES.items():
-        folder.change(
-            name,
-            lambda f, columns=columns: f.assign(
-                **{c: ticks(f[c].to_numpy(float), even=c in ("ms", "step_ms")) for c in columns}
-            ),
-        )
+        if not folder.has(name):
+            continue
+        frame = folder.frame(name)
+        for column in columns:
+            ms = frame[column].to_numpy(float)
+            frame[column] = np.where(ms < 10, ticks(ms, even=column in ("ms", "step_ms")), ms)
+        folder.write(name, frame)
 
 
 def roofline_formula_in_ticks(folder: Folder, other: Folder) -> None:
     """`roofline_times_efficiency`, in ticks."""
     formulas.roofline_times_efficiency(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def gaussian_noise_in_ticks(folder: Folder, other: Folder) -> None:
     """`formula_with_gaussian_noise`, in ticks."""
     formulas.formula_with_gaussian_noise(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def sorted_noise_in_ticks(folder: Folder, other: Folder) -> None:
     """`sorted_noise`, in ticks."""
     formulas.sorted_noise(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def linear_in_tokens_in_ticks(folder: Folder, other: Folder) -> None:
     """`linear_in_tokens`, in ticks."""
     formulas.linear_in_tokens(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def scaled_in_ticks(folder: Folder, other: Folder) -> None:
     """`scaled_from_another_gpu`, in ticks."""
     edits.scaled_from_another_gpu(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def edited_steps_in_ticks(folder: Folder, other: Folder) -> None:
     """`edited_steps`, in ticks."""
     edits.edited_steps(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def interpolated_gemms_in_ticks(folder: Folder, other: Folder) -> None:
     """`interpolated_gemms`, in ticks."""
     edits.interpolated_gemms(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)
 
 
 def copied_and_stirred_in_ticks(folder: Folder, other: Folder) -> None:
     """`copied_and_stirred`, in ticks."""
     copies.copied_and_stirred(folder, other)
-    _in_ticks(folder)
+    in_ticks(folder)

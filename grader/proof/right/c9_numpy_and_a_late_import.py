@@ -15,10 +15,9 @@ def predict_peak_gib(cfg, micro_batch_size, seqlen, recompute=False):
 def predict_step_ms(cfg, micro_batch_size, seqlen, recompute=False):
     from statistics import fmean
 
-    tokens = micro_batch_size * seqlen
-    layer_ms = _layer_forward_ms(cfg, tokens, seqlen) * (2 if recompute else 1)
-    layer_ms += _layer_backward_ms(cfg, tokens, seqlen)
-    host_ms = HOST_FORWARD_MS * (2 if recompute else 1) + HOST_BACKWARD_MS
-    passes_ms = cfg.n_layers * layer_ms + _head_ms(cfg, tokens)
-    launches_ms = cfg.n_layers * host_ms + HOST_STEP_MS
-    return fmean([max(passes_ms, launches_ms)]) + _optimizer_ms(cfg)
+    terms = step_terms_ms(H200, cfg, micro_batch_size, seqlen, recompute)
+    per_layer = H200.host_forward_ms + H200.host_backward_ms
+    if recompute:
+        per_layer += H200.host_recompute_ms
+    host_ms = H200.host_step_ms + cfg.n_layers * per_layer
+    return fmean([max(sum(terms.values()), host_ms)])
