@@ -74,7 +74,7 @@ def no_sidecar(results: Results) -> list[Note]:
     without = [file for file, of_file in found.items() if not of_file]
     if without:
         shown = ", ".join(without[:3]) + (" ..." if len(without) > 3 else "")
-        return [Note("no_sidecar", shown, "no sidecar", {"files": len(without)})]
+        return [Note("no_sidecar", shown, "no sidecar that can be read", {"files": len(without)})]
     frame = measured(results, "sweep")
     known = {str(r.get("run")) for r in found.get("sweep.csv", [])}
     unknown = [] if frame is None else sorted(set(frame["run"]) - known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import signal
@@ -136,6 +137,7 @@ class InProcess:
         On the virtual tier whatever the tests' is: a fork cannot use the GPU once the parent has
         asked for it.
         """
+        importlib.import_module("..gpu.virtual", __package__)  # seconds that are not the hand-in's
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         request = self._request("imports.every_file", {}, "virtual")
@@ -225,7 +227,12 @@ def find_broken_files(backend: Backend, try_import, folders: list[Path]) -> None
 
 
 def _blame(reply: Reply, sources: dict[str, str]) -> Problem:
-    """The problem behind a failed import; what the process says of itself is not trusted."""
+    """The problem behind a failed import; what the process says of itself is not trusted.
+
+    Raises BackendFault when the time was over before the hand-in's code had begun.
+    """
+    if reply.hung and not reply.executing:
+        raise BackendFault(f"importing the hand-in {reply.ended}, and had not come to its code")
     told = reply.raised["file"] if reply.raised else "".join(reply.executing[-1:])
     file = told if told in sources else next(iter(assignment().modules.values()))
     if reply.raised:

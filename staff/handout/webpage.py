@@ -28,7 +28,7 @@ nav { border: 1px solid var(--rule); border-radius: .4rem; padding: .75rem 1.25r
       font-size: .9rem; line-height: 1.5; }
 nav ul { margin: 0; padding-left: 1.2rem; } nav > ul { padding-left: .3rem; list-style: none; }
 code, pre { font: .86em/1.5 ui-monospace, Menlo, Consolas, monospace; }
-code { background: var(--code); padding: .1em .25em; border-radius: .2em; }
+code { overflow-wrap: anywhere; background: var(--code); padding: .1em .25em; border-radius: .2em; }
 pre { background: var(--code); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; }
 pre code { background: none; padding: 0; font-size: 1em; }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-size: .93em; }
@@ -77,11 +77,12 @@ def _boxes(tokens: list[Token]) -> None:
     """Gives each box the class of its kind, and an id: `coding-exercise-3`."""
     for i, token in enumerate(tokens):
         if token.type == "blockquote_open":
-            title = tokens[i + 2].content.strip("*")
-            kind = title.split(" ", 1)[0].rstrip(":").lower()
+            title = re.match(r"\*\*(.+?)\*\*", tokens[i + 2].content)
+            kind = re.match(r"\w+", title[1])[0].lower() if title else ""
             if kind in KINDS:
+                name = title[1] if kind == "challenge" else title[1].split(":")[0]
                 token.attrSet("class", kind)
-                token.attrSet("id", _slug(re.split(r"\*\*", title)[0].split(":")[0]))
+                token.attrSet("id", _slug(name))
 
 
 def _contents(headings: list[tuple[int, str, str]]) -> str:

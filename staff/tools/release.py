@@ -22,6 +22,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable
+from datetime import UTC
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +56,7 @@ def words(where: Site) -> dict[str, str]:
         "course": table.course,
         "title": table.title,
         "gres": kind,
-        "due_utc": due.astimezone().isoformat() if due else "",
+        "due_utc": due.astimezone(UTC).isoformat() if due else "",
     }
 
 

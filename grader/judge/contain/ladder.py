@@ -191,7 +191,8 @@ Shield.decoded(shield).put_up()
 os.listdir(staged)
 def seen(path):
     try:
-        return bool(os.listdir(path))
+        os.listdir(path)
+        return True
     except NotADirectoryError:
         return os.access(path, os.R_OK)
     except OSError:

@@ -9,7 +9,7 @@ import pytest
 from shared.assignment import assignment
 
 from ...suite import advice, wire
-from ...suite.backend import Reply, ended_with, find_broken_files, reply_of
+from ...suite.backend import BackendFault, Reply, ended_with, find_broken_files, reply_of
 from ...suite.plugin import failure_of
 
 RAISED = {
@@ -108,6 +108,11 @@ def test_only_the_hand_ins_files_can_be_blamed(tmp_path):
     assert set(found(tmp_path, elsewhere, elsewhere).broken) <= files
     nowhere = Reply(raised=RAISED | {"file": None, "line": None})
     assert set(found(tmp_path, nowhere, nowhere).broken) <= files
+
+
+def test_a_machine_too_slow_to_begin_is_not_the_hand_ins_fault(tmp_path):
+    with pytest.raises(BackendFault, match="had not come to its code"):
+        found(tmp_path, Reply(ended="took longer than 20 s"))
 
 
 @pytest.mark.parametrize(
