@@ -11,10 +11,10 @@ OUT    ?= build
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo verify prove test stubs lint format handin score new-term clean
+.PHONY: help env demo verify prove test stubs lint format score truth predict-plot port bench new-term clean
 
 help:                   ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/installed: requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}: try make PYTHON=python3.12")'
@@ -53,6 +53,19 @@ format: env             ## put the sources into ruff's form
 
 score: env              ## score one hand-in: HANDIN=FILE.tar.gz [OUT=build]
 	$(PY) grader/score.py "$(HANDIN)" -o $(OUT)/results.json
+
+truth: env              ## measure training steps on this GPU: OCCASION=monday GPU=nvidia-h200
+	PYTHONPATH=staff:student:. $(PY) staff/truth/measure.py --occasion "$(OCCASION)" --out staff/truth/$(GPU)/occasions
+	PYTHONPATH=staff:student:. $(PY) staff/truth/make_tables.py staff/truth/$(GPU)
+
+predict-plot: env       ## predicted against measured steps: WHO=staff|student
+	PYTHONPATH=$(if $(filter staff,$(WHO)),staff:)student:. $(PY) student/a1/predict_plot.py --results $(OUT)
+
+port: env               ## steps to another GPU, and what still needs a person: GPU="NVIDIA B200"
+	$(PY) staff/tools/port.py "$(GPU)"
+
+bench: env              ## this model against transformers, on a GPU
+	$(PY) staff/bench/model_speed.py
 
 new-term: env           ## draw a new secret for the hidden suite: TERM=fall27
 	$(PY) staff/tools/new_term.py "$(TERM)"

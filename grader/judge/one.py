@@ -17,6 +17,7 @@ import torch
 
 from shared.assignment import assignment
 
+from ..staff_rules.report import staff_notes
 from ..suite.places import ROOT
 from ..suite.plugin import TEST_FAILED
 from ..suite.score_table import score_table
@@ -106,12 +107,15 @@ def _run(
     artifacts = stage.put_in(
         private / "artifacts", {f: d for f, d in files.items() if f not in table.files}
     )
+    measured = artifacts / table.handin.results
+    if measured.is_dir():
+        results.notes += staff_notes(measured)
     rung = contain.strongest(staged, options.rung)
     results.provenance["containment"] = rung.name
     results.notes.append(f"The hand-in's code ran behind {rung.says}.")
     deadline = time.monotonic() + table.limits.suite_s
     with Solver(staged, options.tier, rung, table.limits) as solver:
-        solver.use(handed_in, artifacts / table.handin.results)
+        solver.use(handed_in, measured)
         for problem in solver.broken.values():
             if problem.file not in _said(handin):
                 results.problems.append(problem.message)

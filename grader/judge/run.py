@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import pandas  # noqa: F401  so that no child of ours has to load it again
 import pytest
 
 from ..suite.backend import Backend

@@ -13,7 +13,9 @@ from ..suite.places import ROOT
 from .compose import ChangeError, compose, parts_of
 
 HERE = Path(__file__).resolve().parent
-FIELD = re.compile(r"^(exercise|caught by|says|points):\s*(.+?)\s*$", re.MULTILINE)
+FIELD = re.compile(
+    r"^(exercise|caught by|says|points|public points|hidden points):\s*(.+?)\s*$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Case:
     exercise: str  # "C1"
     caught_by: str  # wrong: the public test that must fail, "C1.2"
     says: str  # wrong: a piece of that test's message
-    points: float | None  # what it gets where not simply nothing; None: not full
+    points: dict[str, float]  # what it gets in a suite, for an exercise graded by degrees
     change: str  # source
 
     def files(self) -> dict[str, bytes]:
@@ -64,7 +66,13 @@ def _case(path: Path) -> Case:
     described = ast.get_docstring(ast.parse(change)) or ""
     fields = dict(FIELD.findall(described))
     wrong = path.parent.name == "wrong"
-    needed = ["exercise", "caught by", "says"] if wrong else ["exercise"]
+    points = {
+        suite: float(fields[key])
+        for suite in ("public", "hidden")
+        for key in (f"{suite} points", "points")[::-1]
+        if key in fields
+    }
+    needed = ["exercise"] + (["caught by", "says"] if wrong and not points else [])
     missing = [field for field in needed if field not in fields]
     if missing or not described:
         raise ChangeError(f"{name}: its docstring wants {', '.join(missing) or 'a first line'}")
@@ -76,6 +84,6 @@ def _case(path: Path) -> Case:
         exercise=fields["exercise"],
         caught_by=fields.get("caught by", ""),
         says=fields.get("says", ""),
-        points=float(fields["points"]) if "points" in fields else None,
+        points=points,
         change=change,
     )

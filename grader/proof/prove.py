@@ -102,12 +102,13 @@ def complaints(case: Case, verdict: Verdict, untouched: dict[str, dict[str, floa
     for suite in SUITES:
         points = verdict.points[suite]
         full = untouched[suite][case.exercise]
-        if case.wrong:
-            expected = case.points
-            if expected is None and points[case.exercise] > full - UNTOUCHED:
+        if suite in case.points:
+            if abs(points[case.exercise] - case.points[suite]) > UNTOUCHED:
+                got, said = points[case.exercise], case.points[suite]
+                wrong.append(f"{suite}: {got:g} points, not {said:g}")
+        elif case.wrong:
+            if points[case.exercise] > full - UNTOUCHED:
                 wrong.append(f"not caught by the {suite} suite")
-            if expected is not None and abs(points[case.exercise] - expected) > UNTOUCHED:
-                wrong.append(f"{suite}: {points[case.exercise]:g} points, not {expected:g}")
             if _case_passed(verdict.passed[suite], case.caught_by):
                 wrong.append(f"{suite}: {case.caught_by} does not catch it")
         elif points[case.exercise] < full - UNTOUCHED:
@@ -117,7 +118,7 @@ def complaints(case: Case, verdict: Verdict, untouched: dict[str, dict[str, floa
         for other, score in points.items():
             if other != case.exercise and abs(score - untouched[suite][other]) > UNTOUCHED:
                 wrong.append(f"{suite}: disturbs {other}")
-    if case.wrong:
+    if case.says:
         said = "\n".join(
             m for k, m in verdict.messages.items() if k.split("[")[0] == case.caught_by
         )
@@ -135,7 +136,7 @@ def misdiagnosed(cases: list[Case], verdicts: dict[str, Verdict]) -> list[str]:
     """Diagnoses that a right or a differently wrong solution received."""
     found = []
     for case in cases:
-        if not case.wrong:
+        if not case.wrong or not case.says:
             continue
         alike = {c.name for c in cases if c.wrong and c.says == case.says}
         for other in cases:

@@ -47,8 +47,12 @@ def on_end(ended: str) -> str:
     """What to do about code that did not answer, by the words that say how it ended."""
     for words, advice in (
         ("took longer", "Is there a loop that never ends?"),
+        ("processor time", "Is there a loop that never ends?"),
+        ("SIGXCPU", "Is there a loop that never ends?"),
         ("of memory", "What does it keep, or make larger than it need be?"),
-        ("more than", "It need not start any process."),
+        ("processes", "It need not start any."),
+        ("printed more", "Print less: what is printed is not looked at."),
+        ("wrote more", "It need not write any file."),
         ("signal SIG", "What ends so is called from Python but written in C: which call is it?"),
         ("ended the", "It must return or raise, not exit."),
     ):

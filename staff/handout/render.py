@@ -27,7 +27,8 @@ import jinja2
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("staff", "student", ".")]  # run as a script
 
-from a1 import perfmodel  # noqa: E402  (the solution: `staff` comes first)
+from a1 import other_gpu, perfmodel  # noqa: E402  (the solution: `staff` comes first)
+from grader.truth import read_truth, truth_path  # noqa: E402
 from olmoe.config import OlmoeConfig  # noqa: E402
 from shared import artifacts  # noqa: E402
 from shared.assignment import Assignment, Exercise, assignment  # noqa: E402
@@ -40,10 +41,11 @@ from staff.handout.results import MissingResult, Results  # noqa: E402
 HERE = Path(__file__).resolve().parent
 RESULTS = ROOT / "staff" / "results" / "a1"
 HANDOUT = ROOT / "student" / "HANDOUT.md"
-PAGES = {"HANDOUT.md.j2": HANDOUT, "answers.md.j2": ROOT / "staff" / "answers.md"}
-GENERATED = (
-    "<!-- Made by staff/handout/render.py: edit staff/handout/{}, then run it again. -->\n\n"
-)
+ANSWERS = ROOT / "staff" / "answers.md"
+PAGES = {  # template -> the page, and what it says about itself; students do not see staff/
+    "HANDOUT.md.j2": (HANDOUT, "Made by a script. Please send corrections to the course staff."),
+    "answers.md.j2": (ANSWERS, "Made by staff/handout/render.py: edit its templates, not this."),
+}
 
 
 class ClaimError(Exception):
@@ -89,6 +91,15 @@ def ten(value: float) -> int:
     return 10 * round(value / 10)
 
 
+def published_step(micro_batch_size: int, seqlen: int, recompute: bool = False) -> str:
+    """A training step of two layers that was published for the L40, as a clause."""
+    for step in read_truth(truth_path(hidden=False, gpu=gpu("NVIDIA L40"))):
+        if step.arguments == [2, micro_batch_size, seqlen, recompute] and step.step_ms:
+            how = " with recomputation" if recompute else ""
+            return f"{micro_batch_size} × {seqlen}{how} took {step.step_ms:.1f} ms"
+    raise MissingResult(f"no published step of 2 layers, {micro_batch_size} × {seqlen}")
+
+
 def fmt(value: float, spec: str = ".1f") -> str:
     return format(value, spec)
 
@@ -131,6 +142,8 @@ def context(results: Results) -> dict:
     table: Assignment = assignment()
     return {
         "a": table,
+        "part1": other_gpu.PART1,
+        "published_step": published_step,
         "needed": artifacts.table("sweep").at_least,
         "ex": table.exercise,
         "gpu": COURSE_GPU,
@@ -155,8 +168,8 @@ def render(results_folder: Path = RESULTS) -> dict[Path, str]:
     """
     env, names = environment(), context(Results(results_folder))
     return {
-        path: GENERATED.format(template) + reflow(env.get_template(template).render(names))
-        for template, path in PAGES.items()
+        path: f"<!-- {origin} -->\n\n" + reflow(env.get_template(template).render(names))
+        for template, (path, origin) in PAGES.items()
     }
 
 

@@ -1,7 +1,7 @@
-"""It prints a gigabyte, four times what a probe may print.
+"""It prints a gigabyte.
 
 loses: C2.1
-says: the code under test printed more than 256 MiB
+says: the code under test printed more than 256 MiB. Print less
 """
 
 from ..compose import compose

@@ -1,9 +1,8 @@
 """Predicts the same time for every step.
 
 exercise: C9
-caught by: C9.1
-says: time:
-points: 10
+public points: 10
+hidden points: 10
 """
 # file: a1/perfmodel.py
 

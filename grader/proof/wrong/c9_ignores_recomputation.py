@@ -1,9 +1,8 @@
 """Predicts the memory of a step as if nothing were ever recomputed.
 
 exercise: C9
-caught by: C9.4
-says: peak memory:
-points in all: 10 or 15, as much of the table is recomputed
+public points: 20
+hidden points: 20
 """
 # file: a1/perfmodel.py
 

@@ -1,9 +1,8 @@
 """Scales one measured step with tokens and layers, and forgets what does not shrink.
 
 exercise: C9
-caught by: C9.1
-says: time:
-points: 10
+public points: 10
+hidden points: 10
 """
 # file: a1/perfmodel.py
 

@@ -1,9 +1,8 @@
 """Takes the training state for the peak.
 
 exercise: C9
-caught by: C9.3
-says: outside: 0 too high
-points: 10
+public points: 10
+hidden points: 10
 """
 # file: a1/perfmodel.py
 

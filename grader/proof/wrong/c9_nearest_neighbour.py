@@ -1,10 +1,8 @@
 """Has the public table pasted in, and returns its nearest configuration.
 
 exercise: C9
-caught by: C9.1
-says: time:
 public points: 20
-hidden points: at most 10
+hidden points: 0
 """
 
 # file: a1/perfmodel.py

@@ -93,6 +93,15 @@ def test_a_transcript_is_shown_as_it_is(copied):
     assert said in render.render(copied)[render.HANDOUT]
 
 
+def test_every_transcript_that_a_template_shows_can_be_recorded():
+    templates = "".join((render.HERE / name).read_text() for name in render.PAGES)
+    shown = set(re.findall(r"transcript\('(\w+)'\)", templates))
+    recorder = (render.HERE / "record.sh").read_text()
+    recorded = set(re.findall(r"^(?:record|script) (\w+) ", recorder, flags=re.MULTILINE))
+    assert shown - recorded == {"check"}  # printed by `make check`, which asks about the machine
+    assert recorded <= shown
+
+
 def test_pages_name_no_machine_and_no_template(pages):
     for path, text in pages.items():
         body = text.split("-->", 1)[1]

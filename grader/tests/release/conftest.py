@@ -13,8 +13,10 @@ import pytest
 
 from staff.tools import release
 
-TOOLS = """awk bash cat chmod cp dirname env git grep gzip head id ln ls make mkdir mktemp mv ps rm sed
-sh sleep sort tail tee touch tr uname wc""".split()
+TOOLS = (
+    "awk bash cat chmod cp dirname env git grep gzip head id ln ls make mkdir mktemp mv ps rm sed sh "
+    "sleep sort tail tee touch tr uname wc"
+)
 SHELL = shutil.which("bash")
 
 # What Slurm's programs do, as far as run.sh can tell. Our own "slurmstepd" is one by its name.
@@ -103,7 +105,7 @@ def machine(clone: Path, folder: Path, fakes) -> Machine:
     programs, fake, home = folder / "bin", folder / "fake", folder / "home"
     for made in (programs, fake, home):
         made.mkdir()
-    for tool in TOOLS:
+    for tool in TOOLS.split():
         if found := shutil.which(tool):
             (programs / tool).symlink_to(found)
     for name in fakes:  # called so that /proc knows them by their own name: no `env` in between

@@ -89,7 +89,9 @@ def test_no_place_of_a_fact_is_left_empty(built):
 
 def test_facts_that_the_site_has_are_filled_in():
     facts = {"slurm_account": "abc", "slurm_batch_partition": "", "course": "X1"}
-    text = "#SBATCH --account=@slurm_account@\n#SBATCH --partition=@slurm_batch_partition@\n@course@\n"
+    text = (
+        "#SBATCH --account=@slurm_account@\n#SBATCH --partition=@slurm_batch_partition@\n@course@\n"
+    )
     assert release.filled(text, facts, "f") == "#SBATCH --account=abc\nX1\n"
     with pytest.raises(release.ReleaseError, match="f: @nobody@ is no fact"):
         release.filled("@nobody@", facts, "f")
@@ -152,7 +154,11 @@ def _lines_of_regions() -> list[tuple[str, str]]:
                   for n in range(r.begin, r.end + 1)}  # fmt: skip
         given |= {leaks.normal(line) for n, line in enumerate(lines, 1) if n not in inside}
         found += [(file, leaks.normal(lines[n - 1])) for n in inside]
-    return [(f, s) for f, s in found if len(s) >= leaks.TRIVIAL and s not in given | leaks.ALLOWED.keys()]
+    return [
+        (f, s)
+        for f, s in found
+        if len(s) >= leaks.TRIVIAL and s not in given | leaks.ALLOWED.keys()
+    ]
 
 
 def test_any_line_of_a_solution_is_found(birds):
@@ -280,5 +286,3 @@ def test_the_tools_do_not_import_the_solution():
         tree = ast.parse((ROOT / "staff/tools" / file).read_text())
         names = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
         assert not [n for n in names if n and n.startswith(("olmoe", "a1"))]
-
-

@@ -21,8 +21,7 @@ def test_a_login_node_submits(login_node):
 
 def test_an_exit_status_comes_back_and_srun_does_not_chatter(login_node):
     (login_node.fake / "srun.says").write_text(
-        "srun: job 7 queued and waiting for resources\n"
-        "srun: job 7 has been allocated resources\n"
+        "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
     )
     done = login_node.script("gpu", "test", "python", "-c", "print('words'); raise SystemExit(5)")
     assert (done.returncode, done.stdout) == (5, "words\n")
@@ -140,7 +139,9 @@ def test_a_gpu_shell(login_node):
 
 def test_a_shell_has_the_environment_and_says_so(laptop):
     laptop.environ["FAKE_GPU"] = "1"
-    done = laptop.run("bash", "--rcfile", "slurm/shell.rc", "-i", "-c", "echo $VIRTUAL_ENV; echo $PS1")
+    done = laptop.run(
+        "bash", "--rcfile", "slurm/shell.rc", "-i", "-c", "echo $VIRTUAL_ENV; echo $PS1"
+    )
     assert done.stdout.splitlines() == [laptop.environ["VENV"], "(cos568) $"]
 
 
