@@ -18,7 +18,7 @@ STYLE = """
         --challenge: #7a56b0; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e4e6; --paper: #17181b; --faint: #9aa; --rule: #3a3d44; --code: #22242a; } }
-body { margin: 0 auto; padding: 2rem 1.25rem 6rem; max-width: 46rem; color: var(--ink);
+body { margin: 0 auto; padding: 2rem 1.25rem 6rem; max-width: 50rem; color: var(--ink);
        background: var(--paper); font: 1.0625rem/1.6 Charter, Georgia, "Times New Roman", serif; }
 h1, h2, h3, nav, th, blockquote > p:first-child { font-family: system-ui, sans-serif; }
 h1 { margin-top: 3.5rem; line-height: 1.2; } h2 { margin-top: 2.5rem; }
@@ -28,10 +28,11 @@ nav { border: 1px solid var(--rule); border-radius: .4rem; padding: .75rem 1.25r
       font-size: .9rem; line-height: 1.5; }
 nav ul { margin: 0; padding-left: 1.2rem; } nav > ul { padding-left: .3rem; list-style: none; }
 code, pre { font: .86em/1.5 ui-monospace, Menlo, Consolas, monospace; }
-code { overflow-wrap: anywhere; background: var(--code); padding: .1em .25em; border-radius: .2em; }
+code { overflow-wrap: break-word; background: var(--code); padding: .1em .25em; border-radius: .2em; }
 pre { background: var(--code); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; }
-pre code { background: none; padding: 0; font-size: 1em; }
-table { border-collapse: collapse; display: block; overflow-x: auto; font-size: .93em; }
+pre code { background: none; padding: 0; font-size: .92em; }
+td code { white-space: nowrap; }
+table { border-collapse: collapse; display: block; margin: 1.25rem 0; overflow-x: auto; font-size: .93em; }
 th, td { border-bottom: 1px solid var(--rule); padding: .3rem .8rem .3rem 0; text-align: left;
          vertical-align: top; }
 th:empty { padding: 0; }

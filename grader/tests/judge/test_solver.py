@@ -247,7 +247,8 @@ def test_no_process_no_folder_and_no_open_file_survive_a_hand_in(tmp_path, monke
     files = solution()
     files["a1/perfmodel.py"] += (
         b"\n\ndef gemm_flops(m, k, n):\n    import subprocess\n"
-        b"    subprocess.Popen(['sleep', '4711'], start_new_session=True)\n    return 2 * m * k * n\n"
+        b"    subprocess.Popen(['sleep', '4711'], start_new_session=True)\n"
+        b"    return 2 * m * k * n\n"
     )
     upload = tmp_path / "handin.tar.gz"
     upload.write_bytes(tar_gz(files))

@@ -9,7 +9,16 @@ import pytest
 from ...proof.corpus import Case
 from ...proof.prove import Verdict, complaints, misdiagnosed
 
-WRONG = Case("wrong/c1_x", True, "Mistaken.", "C1", "C1.2", "your mistake", None, "")
+WRONG = Case(
+    name="wrong/c1_x",
+    wrong=True,
+    title="Mistaken.",
+    exercise="C1",
+    caught_by="C1.2",
+    says="your mistake",
+    points={},
+    change="",
+)
 RIGHT = dataclasses.replace(WRONG, name="right/c1_y", wrong=False, caught_by="", says="")
 FULL = {suite: {"C1": 13.0, "C2": 4.0} for suite in ("public", "hidden")}
 
@@ -53,12 +62,10 @@ def test_a_message_that_does_not_name_the_mistake():
 
 
 def test_points_that_are_foreseen():
-    foreseen = dataclasses.replace(WRONG, points=7.0)
+    foreseen = dataclasses.replace(WRONG, points={"public": 7.0, "hidden": 7.0})
     assert complaints(foreseen, verdict(), FULL) == []
-    assert complaints(dataclasses.replace(WRONG, points=5.0), verdict(), FULL) == [
-        "public: 7 points, not 5",
-        "hidden: 7 points, not 5",
-    ]
+    other = dataclasses.replace(WRONG, points={"public": 7.0, "hidden": 5.0})
+    assert complaints(other, verdict(), FULL) == ["hidden: 7 points, not 5"]
 
 
 def test_a_right_solution_that_fails():
