@@ -11,7 +11,7 @@ OUT    ?= build
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo verify prove test stubs lint format score truth predict-plot port bench new-term clean
+.PHONY: help env demo verify prove test stubs handout lint format release score truth predict-plot port bench new-term clean
 
 help:                   ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,14 +42,21 @@ test: env               ## a suite as students see it: WHO=student|staff|FOLDER 
 stubs: env              ## make student/ stubs anew from staff/
 	$(PY) staff/tools/stubs.py
 
+handout: env            ## the handout and the model answers anew, with the results' figures
+	$(PY) staff/handout/render.py
+
 lint: env
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) staff/tools/stubs.py --check
+	$(PY) staff/handout/render.py --check
 
 format: env             ## put the sources into ruff's form
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+release: env            ## the students' repository: DIR=FOLDER [MESSAGE="what was corrected"]
+	$(PY) staff/tools/release.py "$(DIR)" --message "$(MESSAGE)"
 
 score: env              ## score one hand-in: HANDIN=FILE.tar.gz [OUT=build]
 	$(PY) grader/score.py "$(HANDIN)" -o $(OUT)/results.json

@@ -37,8 +37,9 @@ PARTS = (
         "student/a1",
         "a1",
         """answers.md bench_gemm.py bench_ops.py check.py hello.py memory_curve.py micro_batches.py
-        nsys.sh nsys_export.py passage.txt plots.py profile_step.py ranges.py recording.py
-        regimes.py routing.py session.py stages.py sweep.py text.py torch_recorder.py""",
+        nsys.sh nsys_export.py passage.txt plots.py predict_plot.py profile_step.py ranges.py
+        recording.py regimes.py routing.py session.py stages.py sweep.py text.py
+        torch_recorder.py""",
     ),
     Part(
         "shared",

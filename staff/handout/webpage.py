@@ -28,11 +28,13 @@ nav { border: 1px solid var(--rule); border-radius: .4rem; padding: .75rem 1.25r
       font-size: .9rem; line-height: 1.5; }
 nav ul { margin: 0; padding-left: 1.2rem; } nav > ul { padding-left: .3rem; list-style: none; }
 code, pre { font: .86em/1.5 ui-monospace, Menlo, Consolas, monospace; }
-code { overflow-wrap: break-word; background: var(--code); padding: .1em .25em; border-radius: .2em; }
+code { overflow-wrap: break-word; background: var(--code);
+       padding: .1em .25em; border-radius: .2em; }
 pre { background: var(--code); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; }
 pre code { background: none; padding: 0; font-size: .92em; }
 td code { white-space: nowrap; }
-table { border-collapse: collapse; display: block; margin: 1.25rem 0; overflow-x: auto; font-size: .93em; }
+table { border-collapse: collapse; display: block; margin: 1.25rem 0;
+        overflow-x: auto; font-size: .93em; }
 th, td { border-bottom: 1px solid var(--rule); padding: .3rem .8rem .3rem 0; text-align: left;
          vertical-align: top; }
 th:empty { padding: 0; }

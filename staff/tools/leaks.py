@@ -1,7 +1,7 @@
 """Looks through a built release for anything that students must not get.
 
-A release is made of named files alone, so a leak is a name too many in the table, or a line too many
-in a file that is released. Every line of the staff's files is a canary:
+A release is made of named files alone, so a leak is a name too many in the table, or a line too
+many in a file that is released. Every line of the staff's files is a canary:
 
 - of a solution region, of the staff's texts and data: any line longer than trivial;
 - of other code, where two programmers may write one line alike: a long line, or three in a row.
@@ -23,7 +23,7 @@ from shared.gpus import COURSE_GPU
 from staff.tools.stubs import read_regions
 
 PRIVATE = ("staff", "grader")
-# What of these is everybody's. The table of the release does not decide it: it may be what is wrong.
+# What of these is everybody's. Not decided by the table of the release: it may be what is wrong.
 PUBLIC = (
     "grader/__init__.py", "grader/exact.py", "grader/truth.py",
     "grader/suite/", "grader/gpu/", "grader/probes/", "grader/public/", "grader/rules/",
@@ -144,7 +144,7 @@ def _of_file(path: Path, name: str, found: Canaries) -> None:
 
 
 def leaks(folder: Path, expected: Iterable[str], birds: Canaries) -> list[Leak]:
-    """What is wrong with the release in `folder`, which may hold the files `expected` and no others."""
+    """What is wrong with the release in `folder`, which may hold the files `expected` alone."""
     expected = set(expected)
     found = []
     for path in sorted(folder.rglob("*")):

@@ -61,7 +61,7 @@ def words(where: Site) -> dict[str, str]:
 
 
 def filled(text: str, facts: dict[str, str], name: str) -> str:
-    """`text` with the facts in it. A line #SBATCH --x=@fact@ goes where the site has no such fact."""
+    """`text` with the facts in it. A line #SBATCH --x=@fact@ goes where the fact is empty."""
     lines = []
     for line in text.splitlines(keepends=True):
         names = PLACEHOLDER.findall(line)
@@ -76,8 +76,8 @@ def filled(text: str, facts: dict[str, str], name: str) -> str:
 def requirements() -> str:
     """What pip needs to be told for a machine of one's own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = "\n".join(project["dependencies"])
-    return f"# For `make env`, on a machine of your own. On the cluster there is nothing to install.\n{needed}\n"
+    why = "# For `make env`, on a machine of your own. On the cluster there is nothing to install."
+    return "\n".join([why, *project["dependencies"]]) + "\n"
 
 
 def build(folder: Path, parts: tuple[Part, ...] = PARTS) -> list[str]:
@@ -169,6 +169,14 @@ def deliver(built: Path, names: list[str], target: Path, message: str) -> str:
     if not (target / ".git").exists():
         raise ReleaseError(f"{target} is neither empty nor a git checkout of an earlier release")
     _check_checkout(target)
+    try:
+        return _commit(built, names, target, message)
+    except (ReleaseError, OSError):
+        _git(target, "reset", "--quiet", "--hard")  # there was nothing uncommitted before
+        raise
+
+
+def _commit(built: Path, names: list[str], target: Path, message: str) -> str:
     tracked = set(filter(None, _git(target, "ls-files", "-z").split("\0")))
     for name in sorted(tracked - set(names)):
         _git(target, "rm", "--quiet", "--", name)
@@ -181,7 +189,8 @@ def deliver(built: Path, names: list[str], target: Path, message: str) -> str:
     if not _git(target, "status", "--porcelain").strip():
         return f"{target} is up to date: nothing to commit"
     _git(target, "commit", "--quiet", "--message", message)
-    return f"committed to {target}: {_git(target, 'log', '-1', '--format=%h %s', '--shortstat').strip()}"
+    what = _git(target, "log", "-1", "--format=%h %s", "--shortstat").strip()
+    return f"committed to {target}: {what}"
 
 
 def _check_checkout(target: Path) -> None:
@@ -208,16 +217,18 @@ def _git(folder: Path, *arguments: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dir", type=Path, help="new, empty, or a checkout of an earlier release")
+    parser.add_argument("dir", help="new, empty, or a checkout of an earlier release")
     parser.add_argument("--message", default="", help="of the commit: what was corrected")
     options = parser.parse_args(arguments)
+    if not options.dir:
+        parser.error("give a folder: make release DIR=FOLDER")
     message = options.message or f"{assignment().title}: release {assignment().release}"
     try:
         with tempfile.TemporaryDirectory(prefix="release-") as folder:
             names = build(Path(folder))
             Path(folder).chmod(0o755)
-            print(deliver(Path(folder), names, options.dir, message))
-    except ReleaseError as error:
+            print(deliver(Path(folder), names, Path(options.dir), message))
+    except (ReleaseError, OSError) as error:
         print(f"No release: {error}", file=sys.stderr)
         return 1
     if "grade/a1_truth.csv" not in names:

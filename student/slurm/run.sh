@@ -127,7 +127,7 @@ submit() { # name, minutes, extra options of srun up to --, command ...
     set +e
     {
         srun --job-name="$name" --partition="$PARTITION" --gres="$GRES" --time="$minutes" \
-            --cpus-per-task="$CPUS" --mem="${MEMORY_GB}G" --chdir="$PWD" "${options[@]}" "$@" \
+            --cpus-per-task="$CPUS" --mem="${MEMORY_GB}G" --chdir="$PWD" ${options[@]+"${options[@]}"} "$@" \
             2>&1 >&3 3>&- | (trap '' INT; tee -- "$said") |
             (trap '' INT; grep --line-buffered -vE "$CHATTER" >&2)
         status=${PIPESTATUS[0]}

@@ -134,7 +134,9 @@ def _lacks_landlock(_staged: Path) -> str:
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         return "this is root, and setpriv, which takes root's privileges away, is not installed"
     if not seccomp.available():
-        return "without seccomp the hand-in could set limits on the judge, and change modes of files"
+        return (
+            "without seccomp the hand-in could set limits on the judge, and change modes of files"
+        )
     return folders.exposing()
 
 

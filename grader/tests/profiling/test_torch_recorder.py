@@ -222,7 +222,9 @@ def test_the_summary_of_such_a_recording(recorded, capsys):
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"", b"no gzip", gzip.compress(b"[]"), gzip.compress(b"{")]
+    "content",
+    [None, b"", b"no gzip", gzip.compress(b"[]", mtime=0), gzip.compress(b"{", mtime=0)],
+    ids=["no file", "empty", "no gzip", "no events", "cut off"],
 )
 def test_a_trace_that_is_none(content, tmp_path):
     path = tmp_path / f"x{torch_recorder.SUFFIX}"

@@ -14,8 +14,8 @@ import pytest
 from staff.tools import release
 
 TOOLS = (
-    "awk bash cat chmod cp dirname env git grep gzip head id ln ls make mkdir mktemp mv ps rm sed sh "
-    "sleep sort tail tee touch tr uname wc"
+    "awk bash cat chmod cp dirname env git grep gzip head id ln ls make mkdir mktemp mv ps rm sed "
+    "sh sleep sort tail tee touch tr uname wc"
 )
 SHELL = shutil.which("bash")
 

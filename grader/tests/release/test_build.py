@@ -35,6 +35,8 @@ def test_every_file_of_these_folders_is_listed_or_withheld():
         text=True,
         check=False,
     ).stdout.split()
+    if not tracked:
+        pytest.skip("this is no git checkout: nobody knows what belongs to it")
     missing = sorted(set(tracked) - listed - WITHHELD.keys())
     assert not missing, (
         f"{', '.join(missing)}: list them in grader/release.py, or here among the withheld"

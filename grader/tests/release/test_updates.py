@@ -143,6 +143,16 @@ def test_nothing_new_is_no_commit(course, correct):
     assert git(course, "rev-list", "--count", "HEAD").strip() == "1"
 
 
+def test_a_commit_that_fails_leaves_the_checkout_as_it_was(course, correct):
+    hook = course / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho no commits today >&2; exit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(release.ReleaseError, match="no commits today"):
+        correct({"a1/extra.py": "x = 1\n", "Makefile": "new\n"}, without=("a1/memory_curve.py",))
+    assert git(course, "status", "--porcelain") == ""
+    assert (course / "a1/memory_curve.py").is_file() and not (course / "a1/extra.py").exists()
+
+
 def test_where_no_release_belongs(built, course, tmp_path):
     def refused(folder: Path) -> str:
         with pytest.raises(release.ReleaseError) as error:
@@ -180,7 +190,7 @@ def test_a_history_with_the_staffs_files_is_not_built_upon(built, course):
 
 
 def test_results_of_an_earlier_release_stay_valid(tmp_path):
-    """Measured with scripts that have been corrected since: sidecars say another release and code."""
+    """Measured with scripts that have been corrected since, as their sidecars say."""
     folder = tmp_path / "a1"
     shutil.copytree(HONEST, folder)
     for sidecar in folder.glob("*.csv.json"):
