@@ -11,7 +11,7 @@ OUT    ?= build
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo verify prove test stubs handout lint format release score truth predict-plot port bench new-term clean
+.PHONY: help env demo verify prove prove-all test stubs handout lint format release score truth predict-plot port bench new-term clean
 
 help:                   ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,10 @@ demo: env               ## pack the staff solution as a hand-in, score it, show 
 verify: env lint        ## all of the project's own tests
 	$(PY) -m pytest -n $(JOBS) --dist worksteal -q
 
-prove: env              ## every wrong and every right solution on every exercise
+prove: env              ## every wrong and every right solution, both suites, on its own exercise
+	$(PY) -m grader.proof --jobs $(JOBS)
+
+prove-all: env          ## the same on every exercise: nothing else may be disturbed (an hour)
 	$(PY) -m grader.proof --all-exercises --jobs $(JOBS)
 
 test: env               ## a suite as students see it: WHO=student|staff|FOLDER TIER=virtual|cuda C=3 E=2

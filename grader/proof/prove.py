@@ -6,6 +6,7 @@ python -m grader.proof [--only C1,C7] [--all-exercises] [--tier virtual] [--jobs
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Bench:
         self.folder = Path(self._folder.name)
         staged = self.folder / "staged"
         staged.mkdir()
+        self.folder.chmod(0o711)  # the solver may be another user
         stage.lay_out(staged)
         limits = assignment().limits
         self.solver = Solver(staged, tier, contain.strongest(staged, rung), limits)
@@ -51,8 +53,15 @@ class Bench:
         self.solver.__exit__(*exception)
         self._folder.cleanup()
 
-    def judge(self, name: str, files: dict[str, bytes], exercises: list[str]) -> Verdict:
-        """Both suites on the given coding exercises (["C1"])."""
+    def judge(
+        self,
+        name: str,
+        files: dict[str, bytes],
+        exercises: list[str],
+        suites: Sequence[str] = SUITES,
+        test: str = "",
+    ) -> Verdict:
+        """The given coding exercises (["C1"]), or of them the test of this number ("C1.2")."""
         self._count += 1
         handin = stage.put_in(self.solver.staged / str(self._count), files)
         work = self.folder / f"work-{self._count}"
@@ -60,7 +69,8 @@ class Bench:
         self.solver.use(handin, self.folder / "no-results")
         verdict = Verdict(name)
         select = ["--coding", ",".join(key.removeprefix("C") for key in exercises)]
-        for suite in SUITES:
+        select += ["--test", test] if test else []
+        for suite in suites:
             outcome = run_suite(suite, self.solver, work, self.solver.limits.suite_s, select)
             if outcome.fault:
                 verdict.faults.append(f"{suite}: {outcome.fault}")

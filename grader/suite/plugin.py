@@ -59,6 +59,7 @@ def pytest_addoption(parser):
     group.addoption("--tier", default="auto", choices=["auto", "virtual", "cuda"])
     group.addoption("--coding", default="", metavar="N", help="only these coding exercises: 3,7")
     group.addoption("--experiment", default="", metavar="N", help="only these experiments: 2")
+    group.addoption("--test", default="", metavar="NUMBER", help="only this test: C7.3")
     group.addoption("--records", default="", metavar="FILE", help="outcomes as JSON lines")
 
 
@@ -121,9 +122,14 @@ def _check_weights(items):
 def _select(config, items, mine):
     wanted = {f"C{n}" for n in re.findall(r"\d+", config.getoption("--coding"))}
     wanted |= {f"E{n}" for n in re.findall(r"\d+", config.getoption("--experiment"))}
-    if not wanted:
+    test = config.getoption("--test")
+    if not wanted and not test:
         return
-    out = [i for i in mine if exercise_of(i) not in wanted]
+    out = [
+        i
+        for i in mine
+        if (wanted and exercise_of(i) not in wanted) or (test and i.function.__number__ != test)
+    ]
     config.hook.pytest_deselected(items=out)
     items[:] = [i for i in items if i not in out]
 

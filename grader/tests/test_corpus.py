@@ -1,18 +1,15 @@
-"""Every wrong solution is caught by the test it names, and every right one passes.
+"""Every wrong solution is caught by the public test it names, and every right one passes.
 
-Each is judged here on its own exercise; `make prove` judges all of them on all exercises.
+`make prove` judges them all with both suites, and looks for diagnoses that somebody else received.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from grader.proof.corpus import cases, solution, stubs
-from grader.proof.prove import SUITES, Bench, complaints, misdiagnosed
+from grader.proof.corpus import cases
+from grader.proof.prove import Bench
 from shared.assignment import assignment
-
-CODING = [e.key for e in assignment().of_kind("coding")]
-BY_LENGTH = sorted(CODING, key=lambda key: -assignment().exercise(key).points)
 
 
 @pytest.fixture(scope="session")
@@ -21,19 +18,21 @@ def bench():
         yield bench
 
 
-@pytest.mark.parametrize("key", BY_LENGTH)
-def test_corpus_of_exercise(key, bench):
-    corpus = cases({key})
-    full = bench.judge("staff solution", solution(), [key]).points
-    verdicts = {c.name: bench.judge(c.name, c.files(), [key]) for c in corpus}
-    found = {c.name: complaints(c, verdicts[c.name], full) for c in corpus}
-    assert {name: lines for name, lines in found.items() if lines} == {}
-    assert misdiagnosed(corpus, verdicts) == []
+@pytest.mark.parametrize("case", [c for c in cases() if c.caught_by], ids=lambda c: c.name)
+def test_wrong_solution_is_caught_and_named(case, bench):
+    verdict = bench.judge(case.name, case.files(), [case.exercise], ["public"], case.caught_by)
+    assert verdict.faults == []
+    assert not all(verdict.passed["public"].values()), f"{case.caught_by} passes"
+    assert case.says in "\n".join(verdict.messages.values())
 
 
-def test_stubs_get_nothing(bench):
-    points = bench.judge("stubs", stubs(), CODING).points
-    assert {suite: sum(points[suite].values()) for suite in SUITES} == {"public": 0, "hidden": 0}
+@pytest.mark.parametrize("case", [c for c in cases() if not c.caught_by], ids=lambda c: c.name)
+def test_right_solution_passes(case, bench):
+    """Also of the wrong predictors, which get the points that the rule gives them."""
+    verdict = bench.judge(case.name, case.files(), [case.exercise], ["public"])
+    expected = case.points.get("public", assignment().exercise(case.exercise).points)
+    assert verdict.faults == []
+    assert verdict.points["public"] == {case.exercise: pytest.approx(expected)}, verdict.messages
 
 
 # C1 to C8: at least this many mistakes that students make, and this many other styles.

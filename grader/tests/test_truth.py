@@ -382,14 +382,15 @@ def test_the_staff_predictor_gets_everything():
 @pytest.mark.parametrize(
     "case", [c for c in cases({"C9"}) if "nearest" not in c.name], ids=lambda c: c.name
 )
-def test_predictors_get_the_points_of_the_rule(case):
+def test_predictors_on_a_made_up_table(case):
+    # What they get on the measured tables, to the point, the corpus says and test_corpus checks.
     for table in (PUBLIC, HIDDEN):
         got, said = points(lab_of(case.files()["a1/perfmodel.py"].decode()), table)
-        if not case.wrong:
+        if case.wrong:
+            assert 10 <= got < 20
+            assert said
+        else:
             assert (got, said) == (20, {})
-            continue
-        assert got == case.points if case.points is not None else 10 <= got < 20
-        assert case.says in said[case.caught_by]
 
 
 def test_pasting_the_measured_table_gains_little_on_other_configurations():
