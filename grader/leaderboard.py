@@ -20,11 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .suite.backend import Backend
 from .suite.places import ROOT
 from .truth import (
     MEMORY,
     TIME,
     Judged,
+    NoTruthError,
     Quantity,
     Step,
     graded,
@@ -84,6 +86,25 @@ def entries(predictions: dict[str, list], steps: Sequence[Step]) -> list[dict]:
         if error is not None:
             board.append({"name": one.name, "value": error, "order": "asc"})
     return board
+
+
+def asked(backend: Backend) -> list[dict]:
+    """The entries of the hand-in that `backend` has: asks its predictor once for each quantity.
+
+    Nothing while this GPU's truth is not measured.
+    """
+    try:
+        steps = of_this_term()
+    except NoTruthError:
+        return []
+    answers = {}
+    for one in BOARDS:
+        calls = [step.arguments for step in graded(steps, one.quantity)]
+        args = {"function": one.quantity.function, "steps": calls}
+        reply = backend.observe("perfmodel.predictions", args, "leaderboard")
+        if not reply.failed:
+            answers[one.quantity.function] = reply.value
+    return entries(answers, steps)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import torch
 
 from shared.assignment import assignment
 
+from ..leaderboard import asked
 from ..staff_rules.report import staff_notes
 from ..suite.places import ROOT
 from ..suite.plugin import TEST_FAILED
@@ -137,6 +138,9 @@ def _run(
             solver.hung |= outcome.hung  # learned in the child that ran the suite
             if outcome.overtime:
                 _say_overtime(results, solver.hung)
+            save()
+        if not options.select:
+            results.leaderboard = asked(solver)
             save()
         if solver.died:
             results.notes.append("The hand-in's code killed the solver, which was started again.")

@@ -187,6 +187,7 @@ class Results:
     problems: list[str] = field(default_factory=list)  # with the hand-in, for the student
     output: str = ""  # more for the student, a score table for instance; nothing of hidden tests
     notes: list[str] = field(default_factory=list)  # for the staff
+    leaderboard: list[dict[str, Any]] = field(default_factory=list)  # Gradescope's entries
     grader_fault: str = ""  # what went wrong on our side, for the staff; "": nothing
     provenance: dict[str, Any] = field(default_factory=dict)  # hashes, versions, tier, machine
     seconds: float = 0.0
@@ -266,6 +267,7 @@ class Results:
                 "notes": kept[0],
                 "provenance": _data(self.provenance),
             },
+            **({"leaderboard": self.leaderboard} if self.leaderboard else {}),
             "tests": [
                 _test(test, *texts)
                 for test, *texts in zip(self.tests, shown[1:], kept[1:], strict=True)

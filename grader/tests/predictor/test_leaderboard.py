@@ -9,6 +9,7 @@ import pytest
 
 from ... import leaderboard
 from ...leaderboard import BOARDS, STAFF, entries, printed, read_results, table
+from ...suite.backend import Reply
 from ...truth import MEMORY, TIME, Step, graded
 from ..experiments.test_scripts import ROOT
 
@@ -79,3 +80,37 @@ def test_the_staff_predictor_has_its_place():
         measured = predict_step_ms(*step) / 1.02, predict_peak_gib(*step)
         steps.append(Step(2, size, 1024, False, *measured, True))
     assert leaderboard.staff_entries(steps) == {TIME_NAME: 2.0, MEMORY_NAME: 0.0}
+
+
+class Answering:
+    """A backend whose hand-in predicts what was measured, or fails."""
+
+    def __init__(self, steps, fails=()):
+        self.steps, self.fails, self.groups = steps, fails, []
+
+    def observe(self, probe, args, group=""):
+        self.groups.append(group)
+        if args["function"] in self.fails:
+            return Reply(ended="took longer than 60 s")
+        quantity = next(b.quantity for b in BOARDS if b.quantity.function == args["function"])
+        known = {tuple(s.arguments): getattr(s, quantity.column) for s in self.steps}
+        seen = [known[tuple(call)] for call in args["steps"]]
+        return Reply(value=[{"value": v, "raised": "", "offence": ""} for v in seen])
+
+
+def test_a_hand_in_is_asked_once_for_each_quantity():
+    steps = leaderboard.of_this_term()
+    exact = leaderboard.asked(Answering(steps))
+    assert [(e["name"], e["value"]) for e in exact] == [(TIME_NAME, 0.0), (MEMORY_NAME, 0.0)]
+    broken = Answering(steps, fails=(BOARDS[0].quantity.function,))
+    assert [e["name"] for e in leaderboard.asked(broken)] == [MEMORY_NAME]
+    # A process of its own: what is asked here is hidden, and nothing public may be told by it.
+    assert set(broken.groups) == {"leaderboard"}
+
+
+def test_without_a_truth_there_is_no_leaderboard(monkeypatch):
+    def missing():
+        raise leaderboard.NoTruthError("not measured")
+
+    monkeypatch.setattr(leaderboard, "of_this_term", missing)
+    assert leaderboard.asked(Answering([])) == []
