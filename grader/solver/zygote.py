@@ -54,6 +54,9 @@ def main(control_fd: int, shield: str) -> None:
         if message == b"status":
             control.send(str(_exit_status(pid)).encode())
             continue
+        if message == b"alone":
+            control.send(b"yes" if _reap() else b"no")
+            continue
         _reap()
         pid, answer = 0, b"litter"
         if emptied(shield.temp):
@@ -90,12 +93,17 @@ def _preload() -> None:
         importlib.import_module(f"{probes.__name__}.{module.name}")
 
 
-def _reap() -> None:
+def _reap() -> bool:
+    """Whether nothing is left below this process, once what has ended is reaped.
+
+    The kernel's own word: orphans come to us, so whoever has no child has no descendant.
+    """
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        pass
+        return True
+    return False
 
 
 def _exit_status(pid: int) -> int | str:
