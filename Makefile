@@ -30,7 +30,7 @@ demo: env               ## pack the staff solution as a hand-in, score it, show 
 	$(PY) grader/score.py "$$(ls -t $(OUT)/demo/*.tar.gz | head -n 1)" -o $(OUT)/demo/results.json --tier virtual
 
 verify: env lint        ## all of the project's own tests
-	$(PY) -m pytest -n $(JOBS) --dist worksteal -q
+	$(PY) -m pytest -n $(JOBS) --dist worksteal -q -rs
 
 prove: env              ## every wrong and every right solution, both suites, on its own exercise
 	$(PY) -m grader.proof --jobs $(JOBS)
